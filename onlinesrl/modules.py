@@ -5,9 +5,19 @@
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import ModuleError, Unsolved
+from onlinesrl.core.evaluation.own_metric import Metric
+from onlinesrl.core.example import Example
 from onlinesrl.core.io.config_types import Count, Natural, Positive
 from onlinesrl.core.jit.decorators import kernel
-from onlinesrl.core.learning.batch import BatchLearner, Learned, LearningError, Trace, Watch
+from onlinesrl.core.learner import Prediction
+from onlinesrl.core.learning.batch import (
+    BatchLearner,
+    Learned,
+    LearningError,
+    Problem,
+    Trace,
+    Watch,
+)
 from onlinesrl.core.online.update_rules.rule import Regularised, Update, UpdateParams
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.registry import MlnMapEngine
@@ -19,15 +29,19 @@ __all__ = [
     "PLAIN",
     "BatchLearner",
     "Count",
+    "Example",
     "Floats",
     "GroundMRF",
     "HingeLossMRF",
     "Learned",
     "LearningError",
+    "Metric",
     "MlnMapEngine",
     "ModuleError",
     "Natural",
     "Positive",
+    "Prediction",
+    "Problem",
     "PslMapEngine",
     "Regularised",
     "State",

@@ -7,7 +7,8 @@ ADMM's certified answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
@@ -17,9 +18,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.errors import Infeasible, ModuleError, OnlinesrlError, Unsolved
+from onlinesrl.core.errors import Infeasible, ModuleError, OnlinesrlError, Unsolved, UsageError
+from onlinesrl.core.evaluation.own_metric import Metric
+from onlinesrl.core.example import Example
+from onlinesrl.core.learner import Prediction
+from onlinesrl.core.learning.batch import BatchLearner
 from onlinesrl.core.online.update_rules.rule import Update
+from onlinesrl.library.batch import LearnedModel, learn
 from onlinesrl.library.learner import OnlineLearner
+from onlinesrl.library.model import Model
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.brute_force import Brute, state_scores
 from onlinesrl.mln.inference.checked import Checked
@@ -111,6 +118,66 @@ def check_engine(engine: MlnEngine | PslEngine | type[MlnEngine | PslEngine]) ->
             _require(bool(model.hard.any()), f"solves no model without hard clauses: {error}")
         if inference.marginals is not None:
             check_marginal_engine(inference.marginals, model, weights)
+
+
+def check_metric(metric: Metric | type[Metric]) -> None:
+    """Check a metric on random predictions of the predicate Smokes; of a class, one without options.
+
+    JSON holds its state exactly, it goes on from there as if it had not been saved, and its values are finite
+    or None.
+    """
+    made = metric() if isinstance(metric, type) else metric
+    rng = np.random.default_rng(0)
+    first, state = json.dumps(made.start()), made.start()
+    for number in range(20):
+        evidence, truth = _example(rng)
+        _, predicted = _example(rng)
+        example = Example(id=number, evidence=_rows(evidence), truth=_rows(truth))
+        prediction = Prediction(id=number, predicted=_rows(predicted), score=0.0)
+        saved = json.loads(json.dumps(state))
+        _require(saved == state, f"JSON makes {saved} of the state {state}")
+        state, again = (made.add(s, prediction, example) for s in (state, saved))
+        _require(state == again, f"of a saved state comes {again}, not {state}")
+        value = made.value(state)
+        finite = value is None or (isinstance(value, int | float) and np.isfinite(value))
+        _require(bool(finite), f"the value {value!r} is neither a finite number nor None")
+    _require(json.dumps(made.start()) == first, "the state at the start changes")
+
+
+def check_batch_learner(
+    learner: str | BatchLearner | type[BatchLearner], model: str = MODEL, language: str = "mln"
+) -> None:
+    """Check a batch learner on a model of friends who smoke; of a class, one with default options.
+
+    It learns a finite weight for each soft rule, the same in a second call, and tells its objectives.
+    """
+    rng = np.random.default_rng(0)
+    examples = [_example(rng) for _ in range(3)]
+    evidence: Any = [{**facts, **truth} for facts, truth in examples]
+    query: Any = "Smokes"
+    labels: Any = None
+    if language == "psl":
+        evidence, labels = examples[0]
+        query = {"Smokes": [(name,) for name in "ABC"]}
+
+    def learned() -> LearnedModel:
+        try:
+            return learn(Model(model, language), evidence, query, truth=labels, learner=learner)
+        except UsageError as error:
+            raise AssertionError(str(error)) from error
+
+    once, again = learned(), learned()
+    weights = [rule.weight for rule in once.model.rules]
+    _require(None not in weights, f"a rule has no weight: {weights}")
+    _require(bool(np.all(np.isfinite(np.array(weights, float)))), f"not finite: {weights}")
+    _require(str(once) == str(again), "a second call learns something else")
+    _require(bool(once.objective), "no objective was told: Learned(weights, trace.steps)")
+    _require(json.loads(json.dumps(once.stats)) == once.stats, "JSON does not hold the statistics")
+
+
+def _rows(atoms: Mapping[str, Any]) -> dict[str, Any]:
+    """Return atoms as examples have them."""
+    return {name: [[*row] for row in rows] for name, rows in atoms.items()}
 
 
 @contextmanager

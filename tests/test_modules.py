@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from copy import copy
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,16 @@ import pytest
 import onlinesrl as srl
 from onlinesrl import modules
 from onlinesrl.core.errors import ModuleError
+from onlinesrl.core.evaluation.own_metric import AnyMetric
 from onlinesrl.core.io.config_section import kinds_of
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.online.update_rules import UPDATES, AnyUpdate
 from onlinesrl.mln.inference.registry import ENGINES, AnyMlnEngine
+from onlinesrl.mln.learning.registry import AnyMlnLearner
 from onlinesrl.psl.inference.registry import ENGINES as PSL_ENGINES
 from onlinesrl.psl.inference.registry import AnyPslEngine
 from onlinesrl.runs.config.loading import load
-from onlinesrl.testing import check_engine, check_update
+from onlinesrl.testing import check_batch_learner, check_engine, check_metric, check_update
 
 ROOT = Path(__file__).parents[1]
 GUIDE = ROOT / "onlinesrl" / "guide"
@@ -186,7 +189,7 @@ class Whole(modules.Update):
         return 1, 0
 
 
-class Endless(modules.Update):
+class Unbounded(modules.Update):
     """Its steps may be infinite."""
 
     @staticmethod
@@ -209,7 +212,7 @@ class Untyped(modules.Update):
     [
         (Refused, "is no kernel: write @kernel"),
         (Whole, r"returns .*, expected UniTuple\(float64 x 2\)"),
-        (Endless, "is not finite"),
+        (Unbounded, "is not finite"),
         (Untyped, "cannot be compiled"),
         (int, "expected a subclass"),
     ],
@@ -233,10 +236,101 @@ def test_the_packages_own_rules_keep_the_contract(update: str) -> None:
 
 
 def test_bases_are_offered_under_one_name() -> None:
-    for annotation in (AnyUpdate, AnyMlnEngine, AnyPslEngine):
+    for annotation in (AnyUpdate, AnyMlnEngine, AnyPslEngine, AnyMetric, AnyMlnLearner):
         kinds = kinds_of(annotation)
         assert kinds is not None
         assert getattr(modules, kinds.base.__name__) is kinds.base
+
+
+# metrics and batch learners -----------------------------------------------------------------------
+
+
+def test_a_metric_of_the_guide_is_shown_and_resumes_exactly(mine: Path) -> None:
+    recall = import_module("figures").Recall
+    check_metric(recall(predicate="Smokes"))
+    whole = run(mine, "figures")
+    summary = mine.parent / "runs" / "figures" / "summary.json"
+    shown = json.loads(summary.read_text())["own"]
+    lines = (mine / "mail.jsonl").read_text().splitlines(keepends=True)
+    (mine / "mail.jsonl").write_text(lines[0])
+    run(mine, "figures", "--fresh")
+    (mine / "mail.jsonl").write_text("".join(lines))
+    assert run(mine, "figures") == whole
+    assert json.loads(summary.read_text())["own"] == shown
+    assert "all_labels" in (mine.parent / "runs" / "figures" / "report.html").read_text()
+    learner = srl.OnlineLearner(
+        srl.Model.read(mine / "mail.mln"),
+        "Label",
+        metrics={"all_labels": recall(predicate="Label")},
+    )
+    for example in srl.read(mine / "mail.jsonl"):
+        learner.learn_one(example)
+        learner = copy(learner)  # by way of its checkpoint
+    assert learner.metrics["own"] == shown
+    assert srl.OnlineLearner.load(mine.parent / "runs" / "figures").metrics["own"] == shown
+
+
+class Noisy(modules.Metric):
+    """Its state is no JSON."""
+
+    def start(self):
+        return ()
+
+    def add(self, state, prediction, example):
+        return (*state, 1)
+
+    def value(self, state):
+        return float(len(state))
+
+
+class Endless(modules.Metric):
+    """Its value is infinite."""
+
+    def start(self):
+        return 0
+
+    def add(self, state, prediction, example):
+        return state + 1
+
+    def value(self, state):
+        return float("inf")
+
+
+@pytest.mark.parametrize(("metric", "said"), [(Noisy, "JSON makes"), (Endless, "neither a finite")])
+def test_a_metric_that_is_wrong(metric: Any, said: str) -> None:
+    with pytest.raises(AssertionError, match=said):
+        check_metric(metric)
+
+
+def test_metrics_of_ones_own_are_checked_with_their_place(mine: Path) -> None:
+    with pytest.raises(srl.ConfigError) as error:
+        load(
+            mine / "figures.yaml", ["metrics.own.all_labels.predicat=Label", "metrics.own.x={k: 1}"]
+        )
+    assert "metrics.own.all_labels.predicat: unknown key; did you mean predicate?" in str(
+        error.value
+    )
+    assert "metrics.own.x.kind: expected module:Class" in str(error.value)
+
+
+def test_a_batch_learner_of_the_guide_learns(mine: Path) -> None:
+    climb = import_module("climbing").Climb
+    check_batch_learner(climb)
+    assert command(mine, "check", "mine/climbing.yaml").returncode == 0
+    done = command(mine, "learn", "mine/climbing.yaml")
+    assert done.returncode == 0, done.stderr
+    texts = [line.read_text() for line in (mine.parent / "runs" / "climbing").glob("*.mln")]
+    model, evidence = srl.Model.read(mine / "mail.mln"), [*srl.read(mine / "mail.jsonl")]
+    learned = srl.learn(model, evidence, "Label", learner=climb(steps=10))
+    weights = [rule.weight for rule in learned.model.rules if rule.weight is not None]
+    assert any(all(f"{weight:.6g}"[:6] in text for weight in weights) for text in texts)
+    with pytest.raises(srl.UsageError, match=r"learner\.step: unknown key"):
+        srl.learn(model, evidence, "Label", learner={"kind": climb, "step": 1})
+
+
+@pytest.mark.parametrize("learner", ["mple", "voted-perceptron", "contrastive-divergence"])
+def test_the_packages_own_batch_learners_keep_the_contract(learner: str) -> None:
+    check_batch_learner(learner)
 
 
 # engines ------------------------------------------------------------------------------------------

@@ -78,6 +78,19 @@ Item: TypeAlias = Example | ExampleError | Answered
 """The input of one step of a learner; an ExampleError stands for a bad example."""
 
 
+def scored(
+    items: Sequence[Item], outcomes: Sequence[Outcome]
+) -> Iterator[tuple[Prediction, Example]]:
+    """Yield the predictions that labelled examples are scored by, with these examples."""
+    for item, outcome in zip(items, outcomes, strict=False):
+        if outcome.prediction is None:
+            continue
+        prediction = item.prediction if isinstance(item, Answered) else outcome.prediction
+        example = item.example if isinstance(item, Answered) else item
+        if isinstance(example, Example) and example.labelled:
+            yield prediction.whole(), example.whole()
+
+
 @dataclass
 class Tally:
     """Integer counts over a batch, for the metrics."""

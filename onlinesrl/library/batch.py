@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from onlinesrl.core.errors import DataError, ExampleError, UsageError
 from onlinesrl.core.example import Example, GroundAtom
 from onlinesrl.core.language import language_of
 from onlinesrl.core.learning.batch import BatchLearner, Problem
 from onlinesrl.library.inference import Evidence, atoms_given, psl_database
 from onlinesrl.library.inputs import Given, example
+from onlinesrl.library.learner import section, validated
 from onlinesrl.library.model import Model, model_of
 from onlinesrl.library.notebook import table_html
 
@@ -50,7 +49,7 @@ def learn(
     query: str | Sequence[str] | Given,
     *,
     truth: Given | None = None,
-    learner: str | Mapping[str, Any] | None = None,
+    learner: str | Mapping[str, Any] | type[BatchLearner] | BatchLearner | None = None,
     seed: int = 0,
     progress: Callable[[int, float], object] | None = None,
 ) -> LearnedModel:
@@ -75,14 +74,8 @@ def learn(
         problem, kinds = _psl_problem(model, evidence, query, truth or {}, seed)
     else:
         problem, kinds = _mln_problem(model, evidence, query, seed)
-    chosen = {"kind": learner} if isinstance(learner, str) else learner
-    try:
-        batch_learner: BatchLearner = TypeAdapter(kinds).validate_python(chosen)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UsageError(
-            f"learner: {'.'.join(map(str, first['loc']))}: {first['msg']}".replace(": :", ":")
-        ) from None
+    chosen = section({} if learner is None else learner, "kind")
+    batch_learner: BatchLearner = validated(kinds, "learner", chosen)
     result = batch_learner.learn(problem, lambda step: progress and progress(*step))
     trained = Model(problem.trained(result.weights), model.language.suffix[1:])
     steps = [step.objective for step in result.trace]

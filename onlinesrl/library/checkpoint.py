@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
+from onlinesrl.core.evaluation.own_metric import AnyMetric
 from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.language import Language, language_of
 from onlinesrl.core.online.update_rules import AnyUpdate
@@ -83,6 +84,9 @@ class Saved:
         settings: Any = {"seed": 0} | converted(fingerprint, _Settings)
         settings["learner"] = section_of(fingerprint, "learner", AnyUpdate)
         settings["inference"] = section_of(fingerprint, "inference", language.engines)
+        names = {key.split(".")[2] for key in fingerprint if key.startswith("metrics.own.")}
+        own = {n: section_of(fingerprint, f"metrics.own.{n}", AnyMetric) for n in sorted(names)}
+        settings["metrics"] = {"own": own}
         return cls(
             header["model"],
             language,

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from onlinesrl.core.background import Background
 from onlinesrl.core.engine import EngineSection
 from onlinesrl.core.errors import ConfigError, ExampleError, OnlinesrlWarning, UsageError, shown
+from onlinesrl.core.evaluation.own_metric import AnyMetric, Metric
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Constant, Example, Label
 from onlinesrl.core.interrupt import whole
@@ -21,7 +22,7 @@ from onlinesrl.core.io.config_section import Section, kinds_of, not_for
 from onlinesrl.core.io.located_yaml import Place
 from onlinesrl.core.io.restoring import Misfit, restoring
 from onlinesrl.core.language import check_costs, check_query, counted, language_of
-from onlinesrl.core.learner import Answered, Item, Learner, Outcome
+from onlinesrl.core.learner import Answered, Item, Learner, Outcome, scored
 from onlinesrl.core.online.temperature import held
 from onlinesrl.core.online.update_rules import STANDARD, AnyUpdate
 from onlinesrl.core.online.update_rules.rule import Update
@@ -51,6 +52,7 @@ class Settings:
     inference: EngineSection
     seed: int
     limits: LimitsSection
+    own: Mapping[str, Metric]
 
     def error(self, key: str, reason: str) -> ConfigError:
         """Return the error for a key found wrong."""
@@ -64,15 +66,19 @@ class Settings:
             "inference": self.inference.model_dump(mode="json"),
             "seed": self.seed,
             "limits": {"max_atoms": self.limits.max_atoms},
+            "metrics": {
+                "own": {k: metric.model_dump(mode="json") for k, metric in self.own.items()}
+            },
         }
 
 
-class UpdateKeys(TypedDict, total=False):
-    """Keys of the section ``learner`` of a run's configuration."""
+class LearnerKeys(TypedDict, total=False):
+    """Keys of the section ``learner`` of a run's configuration, and ``metrics.own``."""
 
     loss: str | None
     sigma: float | None
     calibrated: bool | None
+    metrics: Mapping[str, object]
 
 
 class OnlineLearner:
@@ -83,6 +89,7 @@ class OnlineLearner:
     ``log-likelihood``; ``cd``, which samples), or a mapping of the keys of the section ``learner`` of a
     run's configuration; ``loss``, ``sigma`` and ``calibrated`` are three of them. ``inference`` is the name
     of the engine, or the keys of that section.
+    ``metrics`` are metrics of one's own by name (`onlinesrl guide modules`).
     ``background`` has facts that all examples share. ``by`` is an argument (``Predicate.N`` or its type)
     for each of whose values scores are kept. So many predicted examples as ``pending`` says wait for their
     ``label``; beyond it the oldest are dropped.
@@ -111,11 +118,12 @@ class OnlineLearner:
         by: str | None = None,
         seed: int = 0,
         pending: int = 0,
-        **keys: Unpack[UpdateKeys],
+        **keys: Unpack[LearnerKeys],
     ):
         self.model = model = model_of(model)
-        if unknown := keys.keys() - UpdateKeys.__annotations__:
+        if unknown := keys.keys() - LearnerKeys.__annotations__:
             raise TypeError(f"OnlineLearner has no parameter {', '.join(sorted(unknown))}")
+        metrics = keys.pop("metrics", {})
         chosen = section(update, "update") | {k: v for k, v in keys.items() if v is not None}
         self.settings = Settings(
             names_of(query, "query"),
@@ -127,6 +135,10 @@ class OnlineLearner:
             ),
             seed,
             LimitsSection(),
+            {
+                name: validated(AnyMetric, f"metrics.own.{name}", section(metric, "kind"))
+                for name, metric in metrics.items()
+            },
         )
         if self.settings.learner.start is not None:
             other = "give a file of weights as the model, or load a checkpoint"
@@ -315,6 +327,7 @@ class OnlineLearner:
                     outcomes, tally = process_batch(self.learned, batch, learning=False)
                 self._predictions(batch, outcomes, metrics.examples)
                 metrics.add(tally, len(batch))
+                metrics.score(self.settings.own, scored(batch, outcomes))
         finally:
             self.learned.seen = seen
         scores = metrics.snapshot()
@@ -358,6 +371,7 @@ class OnlineLearner:
             raise
         before = self._metrics.examples
         self._metrics.add(tally, len(batch) - late, late)
+        self._metrics.score(self.settings.own, scored(batch, outcomes))
         if self._metrics.examples.bit_length() > before.bit_length():
             self._lines.append(self._line())
             self._metrics.next_window()
@@ -482,6 +496,7 @@ class OnlineLearner:
                 inference=settings["inference"],
                 background=background if saved.facts is None else saved.facts,
                 by=saved.own.get("by"),
+                metrics=settings["metrics"]["own"],
                 seed=settings["seed"],
                 pending=0 if saved.labels is None else saved.pending,
             )
@@ -555,7 +570,7 @@ def _said(annotation: Any, section: str, values: Mapping[str, Any], error: Any) 
     key, tag = ".".join([section, *map(str, place)]), kinds.base.tag
     reason = str(error.get("ctx", {}).get("error", error["msg"]))
     if error["type"] == "kind":
-        key, reason = f"{key}.{tag}", f"{reason}, found {shown(values[tag])}"
+        key, reason = f"{key}.{tag}", f"{reason}, found {shown(values.get(tag))}"
     if error["type"] == "extra_forbidden":
         chosen = kinds.resolve(values.get(tag, next(iter(kinds.own))))
         names = ", ".join(chosen.model_fields)

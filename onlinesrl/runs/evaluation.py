@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from onlinesrl.core.errors import DataError, ExampleError, shortened
+from onlinesrl.core.evaluation.own_metric import Metric
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Example, Label, ambiguous_labels
-from onlinesrl.core.learner import Learner, Outcome
+from onlinesrl.core.learner import Learner, Outcome, scored
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import say, warn
 from onlinesrl.runs.inputs import make_reader
@@ -45,7 +46,7 @@ def predictions(
         if batch is None:
             yield None
             continue
-        for record, example, outcome in _step(learner, batch, metrics):
+        for record, example, outcome in _step(learner, batch, metrics, config.metrics.own):
             if outcome.error is not None:
                 warn(f"{record.file}:{record.line}: {outcome.error}")
             yield record, example, outcome
@@ -71,7 +72,7 @@ def complain(choice: Choice, nothing: bool) -> None:
 
 
 def _step(
-    learner: Learner, batch: list[Decoded], metrics: Metrics
+    learner: Learner, batch: list[Decoded], metrics: Metrics, own: Mapping[str, Metric]
 ) -> Iterator[tuple[Record, Example | ExampleError, Outcome]]:
     """Predict a micro-batch, and clear it; labels in it are skipped."""
     examples = [
@@ -80,6 +81,7 @@ def _step(
     batch.clear()
     outcomes, tally = process_batch(learner, [example for _, example in examples], learning=False)
     metrics.add(tally, len(examples))
+    metrics.score(own, scored([example for _, example in examples], outcomes))
     for (record, example), outcome in zip(examples, outcomes, strict=True):
         yield record, example, outcome
 

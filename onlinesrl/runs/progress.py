@@ -289,6 +289,7 @@ def print_summary(summary: Snapshot, stream: TextIO) -> None:
     ]
     config = get("config") or {}
     lines += [
+        *((name, _show(value, "{:.6g}")) for name, value in (get("own") or {}).items()),
         ("Regret bound per example", _show(_mean(summary), "{:.3g}")),
         ("Drift", _drift(get("drift")) or ("none" if config.get("drift") else "")),
         ("Seconds", _show(get("seconds"), "{:,.1f}")),

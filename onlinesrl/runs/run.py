@@ -434,6 +434,7 @@ def _make_trainer(
         first=lambda examples: [*map(warn, ambiguous_labels(examples, config.query))],
         copies=copies,
         drift=None if config.drift is None else DriftDetector(config.drift),
+        own=config.metrics.own,
     )
 
 

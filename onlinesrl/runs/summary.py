@@ -112,6 +112,7 @@ class _Summary(msgspec.Struct):
     facts: int | None = None
     changed_atoms: int | None = None
     temperature: float | None = None
+    own: dict[str, float | None] = {}
     drift: _Drift | None = None
 
 

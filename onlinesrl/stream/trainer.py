@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgspec
 
 from onlinesrl.core.errors import DataError, ExampleError, printable
 from onlinesrl.core.evaluation.drift import DriftDetector
+from onlinesrl.core.evaluation.own_metric import Metric
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Example, Label
 from onlinesrl.core.io.restoring import converted, restoring
-from onlinesrl.core.learner import Answered, Learner, Outcome, Tally
+from onlinesrl.core.learner import Answered, Learner, Outcome, Tally, scored
 from onlinesrl.core.version import __version__
 from onlinesrl.stream import checkpoints as checkpoints_module
 from onlinesrl.stream.batching import micro_batches
@@ -89,6 +91,7 @@ class Trainer:
         first: Callable[[Sequence[Example]], object] | None = None,
         copies: CheckpointCopies | None = None,
         drift: DriftDetector | None = None,
+        own: Mapping[str, Metric] = MappingProxyType({}),
     ):
         self.learner = learner
         self.reader = reader
@@ -104,7 +107,7 @@ class Trainer:
         self.answered = answered
         self.first = first
         self.copies = copies
-        self.drift = drift
+        self.drift, self.own = drift, own
         self.log: Callable[[Mapping[str, Any]], object] | None = None
         self.sink_state: dict[str, Any] | None = None
         self.metrics = Metrics()
@@ -265,6 +268,7 @@ class Trainer:
             self.write(work, outcomes)
             late = sum(isinstance(task.item, Answered) for task in work)
             self.metrics.add(tally, len(work) - late, late, drifts(outcomes, work, self.drift))
+            self.metrics.score(self.own, scored([task.item for task in work], outcomes))
         self.metrics.tombstones += sum(item is None for _, item in batch[:read])
         if work and self.schedule.metrics_due(self.metrics.steps):
             self.write_metrics()

@@ -12,13 +12,14 @@ learned from.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from msgspec import Meta
 
 from onlinesrl.core.evaluation.confusion_matrix import Confusion
+from onlinesrl.core.evaluation.own_metric import Metric
 from onlinesrl.core.evaluation.ranking_metrics import Ranking
 from onlinesrl.core.io.restoring import Misfit, Natural, converted
 
@@ -114,6 +115,17 @@ class Metrics:
     """Of the predicates that have had an atom in a labelled example."""
     ranking: dict[str, Ranking] = field(default_factory=dict)
     confusion: Confusion = field(default_factory=Confusion)
+    own: dict[str, tuple[Any, float | None]] = field(default_factory=dict)
+    """The state and the value of each metric of somebody's own."""
+
+    def score(self, metrics: Mapping[str, Metric], scored: Iterable[tuple[Any, Any]]) -> None:
+        """Add predictions and their labelled examples to metrics of somebody's own, where there are any."""
+        scored = [*scored] if metrics else []
+        for name, metric in metrics.items():
+            state = self.own[name][0] if name in self.own else metric.start()
+            for prediction, example in scored:
+                state = metric.add(state, prediction, example)
+            self.own[name] = state, metric.value(state)
 
     def add(self, tally: Any, examples: int, labels: int = 0, drifts: Sequence[int] = ()) -> None:
         """Add a batch of examples and late labels; ``tally`` (core.learner.Tally) counts both.
@@ -188,6 +200,7 @@ class Metrics:
             **({"tombstones": self.tombstones} if self.tombstones else {}),
             "unsolved": self.unsolved,
             **({"skipped": self.skipped} if self.skipped else {}),
+            **({"own": {name: value for name, (_, value) in self.own.items()}} if self.own else {}),
             **({"drift": {"signals": self.signals, "at": self.marks}} if self.signals else {}),
             "window": {"examples": self.window.labelled, **self.window.scores()},
         }
@@ -204,6 +217,8 @@ class Metrics:
             values[name] = values[name].save()
         values["ranking"] = {name: ranking.save() for name, ranking in self.ranking.items()}
         values["confusion"] = self.confusion.save()
+        if not self.own:
+            del values["own"]
         return values
 
     @classmethod

@@ -168,7 +168,7 @@ class Kinds:
             points = {point.name: point.value for point in entry_points(group=self.group)}
             if name not in points:
                 names = ", ".join(map(repr, [*self.own, *sorted(points)]))
-                raise self._wrong(f"expected {names} or module:Class")
+                raise self._wrong(f"expected {names} or module:Class".replace("  or", ""))
             section = self._imported(points[name], imports=True)
         if not isinstance(section, type) or not issubclass(section, self.base):
             raise self._wrong(f"expected a subclass of onlinesrl.modules.{self.base.__name__}")
@@ -207,7 +207,7 @@ class Kinds:
         values = {} if values is None else values
         if not isinstance(values, Mapping):
             raise PydanticKnownError("model_attributes_type")
-        given = values.get(tag, next(iter(self.own)))
+        given = values.get(tag, next(iter(self.own), ""))
         return self.resolve(given).model_validate({**values, tag: _name(given)})
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:

@@ -163,7 +163,7 @@ def section_of(fingerprint: Mapping[str, Any], section: str, annotation: Any) ->
     """
     kinds = kinds_of(annotation)
     assert kinds is not None
-    tag, standard = kinds.base.tag, next(iter(kinds.own))
+    tag, standard = kinds.base.tag, next(iter(kinds.own), "")
     name = fingerprint.get(f"{section}.{tag}", standard)
     if name == "mpe" and standard == "admm":  # what version 0.2.0 wrote for PSL
         name = standard

@@ -138,9 +138,10 @@ def _overridden(
 
 def _names_module(values: Any) -> bool:
     """Tell whether a section is to be of a class ``module:Class``."""
-    sections = values.values() if isinstance(values, dict) else ()
-    keyed = [section for section in sections if isinstance(section, dict)]
-    return any(":" in str(s.get(tag)) for s in keyed for tag in ("update", "engine", "kind"))
+    if not isinstance(values, dict):
+        return False
+    tags = (values.get(tag) for tag in ("update", "engine", "kind"))
+    return any(":" in str(tag) for tag in tags) or any(map(_names_module, values.values()))
 
 
 def _read_override(tree: Tree, text: str) -> Any:
@@ -262,7 +263,7 @@ def _strange(error: ValidationError) -> int:
 
 def _beside(root: type[Root], values: Any, error: ValidationError) -> list[Any]:
     """Return what else is wrong in sections that are of no known kind, as if of the standard one."""
-    unknown = [detail for detail in error.errors() if detail["type"] == "kind"]
+    unknown = [d for d in error.errors() if d["type"] == "kind" and len(d["loc"]) == 1]
     if not unknown:
         return []
     for detail in unknown:
@@ -313,7 +314,7 @@ def _explain(root: type[Section], tree: Tree, values: Any, detail: Any) -> Locat
         return tree.key_place(key[:-1]).problem(f"{name}: missing; expected {wanted}")
     if detail["type"] == "kind":
         tag = context["tag"]
-        key, quoted = (*key, tag), show(detail["input"][tag])
+        key, quoted = (*key, tag), show(detail["input"].get(tag))
         quoted = "" if secretive(quoted) else f", found {quoted}"
         return tree.value_place(key).problem(f"{name}.{tag}: {detail['msg']}{quoted}")
     words = _WORDS[detail["type"]].format(**context) if detail["type"] in _WORDS else detail["msg"]
@@ -347,12 +348,14 @@ def _located(root: type[Section], values: Any, place: Key) -> tuple[Key, type[Ba
     """Return the key at pydantic's location in some values, its section, and whether it is one itself."""
     section: type[BaseModel] = root
     inner: type[BaseModel] | None = root
+    field: FieldInfo | None = None
     for part in place:
         section = inner or section
-        field = section.model_fields.get(str(part))
+        field = section.model_fields.get(
+            str(part), field
+        )  # or a name under which there is a section
         values = values.get(part) if isinstance(values, dict) else None
-        if field is not None:  # else an unknown key, or a name under which there is such a section
-            inner = _section_at(field, values)
+        inner = None if field is None else _section_at(field, values)
     return place, section, inner is not None
 
 
@@ -365,7 +368,7 @@ def _section_at(field: FieldInfo, values: Any) -> type[BaseModel] | None:
     try:
         return kinds.resolve(given)
     except PydanticCustomError:
-        return next(iter(kinds.own.values()))
+        return next(iter(kinds.own.values()), kinds.base)
 
 
 def _kinds(root: type[Section], key: Key) -> list[type[BaseModel]]:

@@ -142,7 +142,7 @@ def _default(section: type[BaseModel], key: str) -> str:
         return kind_of(section)
     if field.is_required():
         return "-"
-    value = field.get_default()
+    value = field.get_default(call_default_factory=True, validated_data={})
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -9,6 +9,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from onlinesrl.core.engine import EngineSection
 from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.evaluation.drift import DriftSection
+from onlinesrl.core.evaluation.own_metric import AnyMetric
 from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import (
     Address,
@@ -87,6 +88,8 @@ class MetricsSection(Section):
     by: Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[1-9][0-9]*)?$")] | None = None
     """also report precision, recall and F1 for each value of this argument: Predicate.N, counted
     from 1, or the name of its type."""
+    own: dict[Name, AnyMetric] = Field(default_factory=dict)
+    """metrics of your own by name, each a section with its kind; `onlinesrl guide modules`."""
     mlflow: Name | None = None
     """the experiment of MLflow to which each line of metrics is logged."""
 
@@ -138,6 +141,10 @@ class DistributeSection(PoolSection):
         if config.drift is not None:
             raise ValueError(
                 "drift: shards have no order in which to see it; leave it or distribute out"
+            )
+        if config.metrics.own:
+            raise ValueError(
+                "metrics.own: shards count by the package's own metrics; leave it or distribute out"
             )
         if self.merge == "dual" and not config.learner.dual:
             name = config.learner.update
@@ -225,6 +232,8 @@ class Config(Root):
                 raise ValueError(
                     f"{key}: not for a world (world: true), whose records change facts"
                 )
+        if self.metrics.own:
+            raise ValueError("metrics.own: not for a world (world: true), which has no examples")
         if self.sink.kind not in {"file", "kafka"}:
             raise ValueError(
                 "sink.kind: a world writes to a file or to Kafka; expected one of these"

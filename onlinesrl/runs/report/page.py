@@ -143,6 +143,9 @@ def _figures(figures: Figures) -> Markup:
             text = count(value) if entry is None else WRITE[entry.format](value)
             cells = tag("dt", name), tag("dd", text, class_="value"), tag("dd", meaning)
             tiles.append(tag("div", *cells))
+    for key, value in (figures.get("own") or {}).items():
+        cells = tag("dt", key), tag("dd", or_dash(value, figure), class_="value"), tag("dd", "own")
+        tiles.append(tag("div", *cells))
     lead = paragraph(
         "Each record changed the facts of one world, and its answer followed."
         if (figures.get("config") or {}).get("world")
