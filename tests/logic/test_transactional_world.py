@@ -271,7 +271,7 @@ Has(+A, 'Logic') <= 4 .
 
 @pytest.mark.parametrize("kind", WAITING)
 @pytest.mark.parametrize("targets", [0, 1])
-@tiers("seeds", 4, 200)
+@tiers("seeds", 2, 200)
 def test_what_waits_in_a_world_of_papers(kind, targets, seeds):
     spared = waiting = 0
     for seed in range(seeds):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import DatabaseError
-from onlinesrl.core.example import Example, GroundAtom
+from onlinesrl.core.example import Example, GroundAtom, Number
 from onlinesrl.core.online.update_rules import Cda2
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.lang.reader import parse
@@ -26,7 +26,7 @@ from onlinesrl.runs import run as run_module
 from onlinesrl.runs.config.loading import load
 from tests.mln.ground.test_grounder import agrees_with_the_definition, copied
 from tests.support import trust_program
-from tests.support.random_programs import FOUND, Case, cases
+from tests.support.random_programs import FOUND, NUMBERS, Case, cases, with_numbers
 from tests.support.small_learners import online
 from tests.support.soak import soaked
 
@@ -37,14 +37,19 @@ MORE = {"thing": ["T7", "5"], "place": ["P7", "-3"], "word": ["W7", "a"]}
 @st.composite
 def worlds(draw: st.DrawFn, examples: int = 5) -> tuple[Case, list[GroundAtom]]:
     """A program with examples, and facts of its predicates, sometimes of those to be predicted."""
-    case = draw(cases(examples=examples))
+    case = draw(cases(examples=examples) | with_numbers(cases(examples=examples)))
     facts = []
     for name, predicate in case.program.predicates.items():
         if name in case.query and draw(st.integers(0, 3)):
             continue
         constants = [st.sampled_from([*map(str, FOUND[t]), *MORE[t]]) for t in predicate.types]
         facts += [(name, row) for row in draw(st.lists(st.tuples(*constants), max_size=4))]
-    return case, [GroundAtom(name, row, True, 1) for name, row in dict.fromkeys(facts)]
+    numeric = {name for name, predicate in case.program.predicates.items() if predicate.numeric}
+    values = {
+        fact: Number(draw(st.sampled_from(NUMBERS))) if fact[0] in numeric else True
+        for fact in facts
+    }
+    return case, [GroundAtom(*fact, value, 1) for fact, value in values.items()]
 
 
 def learned(

@@ -29,7 +29,7 @@ from onlinesrl.mln.lang.reader import parse
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from tests.support.naive_grounder import Soft, World, holds, model, tautology
 from tests.support.paths import REPO
-from tests.support.random_programs import Case, cases
+from tests.support.random_programs import Case, cases, with_numbers
 from tests.support.soak import soaked
 
 
@@ -153,7 +153,11 @@ def breaks(world: World) -> bool:
     return frozenset() in world.hard()
 
 
-@given(cases())
+ANY = cases() | with_numbers(cases())
+"""Random programs, half of them with numbers that multiply ground clauses."""
+
+
+@given(ANY)
 def test_a_ground_network_is_what_the_definition_says(case: Case):
     """Same atoms, same hard part, same soft clauses with the same weights; new keys get weights."""
     agrees_with_the_definition(case)
@@ -161,14 +165,14 @@ def test_a_ground_network_is_what_the_definition_says(case: Case):
 
 @pytest.mark.soak
 def test_thousands_of_ground_networks_are_what_the_definition_says(capsys):
-    tried = soaked(agrees_with_the_definition, cases(), 5000, Case.traits)
+    tried = soaked(agrees_with_the_definition, ANY, 8000, Case.traits)
     with capsys.disabled():
         print(f"\n{dict(tried)}")
 
 
 @pytest.mark.soak
 def test_thousands_of_predictions_are_the_best_state(capsys):
-    drawn = st.tuples(cases(), st.integers(0, 2**32 - 1))
+    drawn = st.tuples(ANY, st.integers(0, 2**32 - 1))
     tried = soaked(lambda x: predicts_the_best_state(*x), drawn, 3000, lambda x: x[0].traits())
     with capsys.disabled():
         print(f"\n{dict(tried)}")
@@ -308,7 +312,7 @@ def weighted(world: World, chosen: dict) -> dict[Soft, float]:
     }
 
 
-@given(cases(), st.integers(0, 2**32 - 1))
+@given(ANY, st.integers(0, 2**32 - 1))
 def test_the_prediction_is_the_best_state(case: Case, seed: int):
     predicts_the_best_state(case, seed)
 

@@ -2,8 +2,6 @@
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ModelError, OnlinesrlError
@@ -11,11 +9,7 @@ from onlinesrl.core.example import Example, GroundAtom, Number, ValuedAtom, deco
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.lang.reader import parse
 from onlinesrl.mln.online.learner import MlnOnlineLearner
-from tests.mln.ground.test_background import learned
-from tests.mln.ground.test_grounder import agrees_with_the_definition, predicts_the_best_state
-from tests.support.random_programs import Case, cases, with_numbers
 from tests.support.small_learners import learn, online, state, update_of
-from tests.support.soak import soaked
 
 DECLARED = """\
 Score(thing): real
@@ -48,48 +42,6 @@ def factors(own: MlnOnlineLearner) -> list[float]:
     """What the ground clauses of the last example count."""
     net = own.grounder.net
     return net.row_factor[: net.size[2]].tolist()
-
-
-# the definition --------------------------------------------------------------------------------
-
-
-@given(with_numbers(cases()))
-def test_numbers_multiply_ground_clauses_as_the_definition_says(case: Case) -> None:
-    agrees_with_the_definition(case)
-
-
-@given(with_numbers(cases()), st.integers(0, 2**32 - 1))
-def test_the_prediction_is_the_best_state(case: Case, seed: int) -> None:
-    predicts_the_best_state(case, seed)
-
-
-@given(with_numbers(cases(examples=5)), st.sampled_from([1, 2, 5]))
-def test_the_batch_size_changes_nothing(case: Case, size: int) -> None:
-    assert learned(case, case.examples, [], size)[0] == learned(case, case.examples, [], 3)[0]
-
-
-@st.composite
-def worlds(draw: st.DrawFn) -> tuple[Case, list[GroundAtom]]:
-    """Examples, and some of their atoms of numeric predicates as facts that all of them share."""
-    case = draw(with_numbers(cases(examples=4)))
-    found = {
-        (name, tuple(map(str, atom.args))): atom.value
-        for name in ("N0", "N1")
-        for atom in draw(st.sampled_from(case.examples)).evidence[name]
-    }
-    return case, [GroundAtom(*atom, Number(value), 1) for atom, value in found.items()]
-
-
-@given(worlds())
-def test_facts_with_numbers_are_ground_as_copies(world: tuple[Case, list[GroundAtom]]) -> None:
-    agrees_with_the_definition(*world)
-
-
-@pytest.mark.soak
-def test_thousands_of_programs_with_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    tried = soaked(agrees_with_the_definition, with_numbers(cases()), 3000, Case.traits)
-    with capsys.disabled():
-        print(f"\n{dict(tried)}")
 
 
 def test_an_atom_without_a_number_counts_like_one_with_0() -> None:

@@ -4,13 +4,16 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import DataError, Infeasible
 from onlinesrl.logic.ast import Program
+from onlinesrl.mln.inference.brute_force import MAX_ATOMS, state_scores
 from onlinesrl.mln.inference.registry import map_engine
 from onlinesrl.mln.lang.reader import parse
 from onlinesrl.mln.lang.weight_file import alchemy_text
@@ -22,19 +25,28 @@ from tests.support.soak import soaked
 
 
 def best(world):
-    """The soft clauses with their weights, and the highest score; None where there is no state."""
+    """The soft clauses with their weights, the highest score and the probabilities by enumeration.
+
+    None where there is no state. There are no probabilities where there are many atoms.
+    """
     if breaks(world):
         return None
     soft = {
         x: n * dict(x.clause.table or ()).get(x.key, x.clause.weight)
         for x, n in world.soft().items()
     }
-    ground, weight, _ = model(world, soft)
+    ground, weight, atoms = model(world, soft)
     try:
         solution = map_engine("mpe").solve(ground, weight)
     except Infeasible:
         return None
-    return soft, solution.score
+    if ground.n_atoms > MAX_ATOMS - 7:
+        return soft, solution.score, None
+    scores = state_scores(ground, weight, None)
+    share = np.exp(scores - scores.max())
+    true_in = np.arange(len(scores))[:, None] >> (ground.n_atoms - 1 - np.arange(len(atoms))) & 1
+    probability = share @ true_in / share.sum()
+    return soft, solution.score, dict(zip(atoms, probability.tolist(), strict=True))
 
 
 def all_of(world):
@@ -143,7 +155,7 @@ def other_rules(choose, program):
     return replace(program, rules=rules, types=types)
 
 
-def optimal(world, defined, soft, score):
+def optimal(world, defined, soft, score, probability):
     assert world.certificate.certified
     values = dict(world.values())
     assert values.keys() == {atom for atom, value in defined.atoms.items() if value is None}
@@ -152,6 +164,10 @@ def optimal(world, defined, soft, score):
     assert all(holds(clause, state) for clause in defined.hard())
     gains = [w for x, w in soft.items() if not tautology(x.literals) and holds(x.literals, state)]
     assert math.fsum(gains) == pytest.approx(score, abs=1e-6)
+    if probability is not None:
+        marginals, statistics = world.marginals()
+        assert statistics["route"] == "exact"
+        assert marginals == pytest.approx({atom: probability[atom] for atom in values}, abs=1e-6)
 
 
 @given(CASES, st.data())
@@ -226,3 +242,25 @@ Knows(x, y) => !Rich(x).
         assert sorted(end.split("; ")) == facts
         assert all_of(world) == before
     assert world.apply({bob: None, ann: 1.0})["Job", ("Bob", "Cook")] == (0.0, 1.0)
+
+
+def test_a_step_reaches_only_the_ground_clauses_that_mention_its_atoms():
+    world = MlnWorld(
+        parse(
+            "Knows(person, person)\nSmokes(person)\n"
+            "1.5 Knows(x, y) ^ Smokes(x) => Smokes(y)\n-0.3 Smokes(x)\n"
+        ),
+        ["Smokes"],
+    )
+    people = [str(n) for n in range(50)]
+    touched = []
+    for change, value in (
+        ([*pairwise(people)], 1.0),
+        ([("7", "9")], 1.0),
+        ([("7", "Eve")], 1.0),
+        ([("7", "Eve")], None),
+    ):
+        world.apply({("Knows", pair): value for pair in change})
+        touched.append(world.touched)
+    assert touched == [49 + 50, 1, 2, 2]
+    assert ("Smokes", ("Eve",)) not in dict(world.values())
