@@ -1,7 +1,6 @@
 """PSL's models and data: JSON, .data files, tab-separated atoms."""
 
 import json
-import time
 
 import numpy as np
 import pytest
@@ -89,16 +88,6 @@ def test_mistakes_in_data_have_a_place(tmp_path, text, line, column, message):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(StorageError, match="cannot read"):
         read_database({"P": DataFiles(1, (tmp_path / "none",))})
-
-
-@pytest.mark.benchmark
-def test_reading_is_fast(tmp_path):
-    """100,000 rows take about 0.15 s here; the limit leaves room for a busy machine."""
-    rows = (f"{i % 977}\t{i}\t{i / 1e5}\n" for i in range(100_000))
-    path = written(tmp_path, data="".join(rows))["data"]
-    start = time.process_time()
-    assert len(read_database({"P": DataFiles(2, (path,))}).relations["P"].observed) == 100_000
-    assert time.process_time() - start < 1.0
 
 
 CONFIG = {
