@@ -127,7 +127,10 @@ class Tandem:
 
 @dataclass(frozen=True)
 class TandemEngine(ScaledEngine):
-    """Tandem inference of models in memory; a start is ignored. Raises what ``Tandem.solve`` does."""
+    """Tandem inference of models in memory; a start is ignored. Raises what ``Tandem.solve`` does.
+
+    The bound is that of ADMM's last certificate, not of ``dual``: a round has moved the duals since.
+    """
 
     tandem: Tandem
 
