@@ -34,7 +34,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "conf" / "models").mkdir(parents=True)
     (tmp_path / "here.jsonl").touch()
     (tmp_path / "conf" / "models" / "m.mln").write_text("InField(i, f)\n")
-    for name in ("a.jsonl", "b.jsonl", "start.mln", "m.mln"):
+    for name in ("a.jsonl", "b.jsonl", "start.mln", "m.mln", "a.csv"):
         (tmp_path / "conf" / name).touch()
     return Path("conf")
 

@@ -103,34 +103,20 @@ def test_answers_over_a_kept_connection_are_sent_at_once(host):
 # who may ask, and how ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("header", "may"),
-    [
-        ("localhost", True),
-        ("LOCALHOST:8080", True),
-        ("127.0.0.1:1", True),
-        ("[::1]:8080", True),
-        ("10.1.2.3", True),
-        ("learner:9464", True),
-        ("elsewhere.example", False),
-        ("localhost.elsewhere.example", False),
-        ("127.0.0.1.elsewhere.example", False),
-        ("user@localhost", False),
-        ("localhost, elsewhere.example", False),
-        ("[elsewhere]", False),
-        ("[::1", False),
-        ("::1", False),
-        ("localhost:port", False),
-        ("", False),
-    ],
-)
-def test_one_rule_for_hosts(header, may):
+@pytest.mark.parametrize("may", [True, False])
+def test_one_rule_for_hosts(may):
+    good = "localhost LOCALHOST:8080 127.0.0.1:1 [::1]:8080 10.1.2.3 learner:9464"
+    bad = (
+        "elsewhere.example localhost.elsewhere.example 127.0.0.1.elsewhere.example user@localhost "
+    )
+    bad += "localhost,elsewhere.example [elsewhere] [::1 ::1 localhost:port "
     names = At("0.0.0.0", 0, ["Learner"]).names
-    assert may_ask(header, names) is may
     app = server.application([Route("/", lambda request: PlainTextResponse("yes"))], names)
-    answer = TestClient(app).get("/", headers={"Host": header})
-    assert answer.status_code == (200 if may else 400)
-    assert may or "--allow-host NAME" in answer.text
+    for header in (good if may else bad).split(" "):
+        assert may_ask(header, names) is may
+        answer = TestClient(app).get("/", headers={"Host": header})
+        assert answer.status_code == (200 if may else 400)
+        assert may or "--allow-host NAME" in answer.text
 
 
 def test_the_rule_holds_at_every_address(job, citations):

@@ -137,28 +137,6 @@ def test_nothing_can_be_injected(tmp_path):
     assert "\x00" not in page.text and "\x1b" not in page.text
 
 
-@pytest.mark.parametrize(
-    "metrics", [[], [metrics_line(0, f1=None)], [metrics_line(4, f1=math.nan)]]
-)
-def test_a_run_without_labels(tmp_path, metrics):
-    page = report(tmp_path, summary=summary(regret_bound=None), metrics=metrics)
-    assert "There are no labelled examples" in page.text
-    assert "Examples 4" in page.text
-
-
-def test_an_empty_run(tmp_path):
-    page = report(tmp_path)
-    assert "a run" in page.text
-    for absent in ("Regret", "Heaviest", "truth of", "solver", "Bad examples", "Configuration"):
-        assert absent not in page.text
-
-
-@pytest.mark.parametrize("update", ["mira", "perceptron"])
-def test_learners_without_a_certificate_have_no_bound(tmp_path, update):
-    lines = [metrics_line(n, dual=None, regret_bound=None) for n in (1, 2)]
-    assert "Regret bound" not in report(tmp_path, summary=summary(update), metrics=lines).text
-
-
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, None, "text"])
 def test_figures_that_are_none_are_left_out(tmp_path, bad):
     keys = ("f1", "accuracy", "hamming", "dual", "regret_bound", "weights", "macro_f1")
@@ -208,6 +186,12 @@ PAGES: dict[str, dict[str, Any]] = {
             *(WeightRow(RULE, f"w{n}", 0.5, 1) for n in range(20)),
         ],
         "examples": [ExampleRow("c1", "face", ['InField(0, "title")'], ['InField(1, "title")'])],
+    },
+    "an empty run": {"summary": {}},
+    "a run without labels": {"metrics": [metrics_line(4, f1=math.nan)]},
+    "a learner without a certificate": {
+        "summary": summary("mira"),
+        "metrics": [metrics_line(n, dual=None, regret_bound=None) for n in (1, 2)],
     },
     "scores of parts": {
         "summary": summary(**RANKED),

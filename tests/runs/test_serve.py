@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from conftest import Job, long, wait
+from conftest import Job, long, soaked, wait
 
 from onlinesrl.psl.inference.registry import ENGINES
 from onlinesrl.runs import service
@@ -187,7 +187,9 @@ def test_a_signal_lets_the_run_answer(stream):
     assert set(answered.values()) == set(predictions)
 
 
-@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "admm"])
+@pytest.mark.parametrize(
+    "engine", [name if name == "tron" else soaked(name) for name in ENGINES if name != "admm"]
+)
 def test_every_engine_of_psl_serves(job, tmp_path, engine):
     (tmp_path / "trust.psl").write_text(trust_program.SQUARED)
     keys = {"model": str(tmp_path / "trust.psl"), "query": "Trusts", "metrics": {}}

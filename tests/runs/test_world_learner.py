@@ -117,16 +117,6 @@ def test_a_world_refuses_what_is_for_examples(world_run):
     for command in (["predict", run.output], ["evaluate", run.output], ["compare"]):
         assert run.call(*command, run.config) == 78
         assert "world: predictions and scores are of examples" in run.said
-    for keys, word in (
-        ({"labels": {}}, "labels"),
-        ({"drift": {}}, "drift"),
-        ({"sink": {"kind": "parquet"}}, "sink.kind"),
-        ({"inference": {"engine": "walksat"}}, "inference.engine"),
-    ):
-        run = world_run([], False, word, **keys)
-        assert run.run() == 78
-        assert f"{word}: " in run.said
-        assert "world" in run.said
 
 
 @pytest.mark.parametrize("soft", [True, False])

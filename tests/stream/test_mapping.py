@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import onlinesrl as srl
-from onlinesrl.core.errors import ConfigError, DataError, ExampleError
+from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.example import decode
 from onlinesrl.core.io import config_section
 from onlinesrl.runs.replay import messages
@@ -21,6 +21,8 @@ from onlinesrl.stream.records import Record
 from tests.support import golden
 from tests.support.orders import MAPPING, MODEL, ORDERS, as_csv, as_file, as_json
 from tests.support.serving import Served
+
+pytestmark = pytest.mark.usefixtures("counting")
 
 DOCUMENT = {
     "id": 7,
@@ -48,39 +50,6 @@ def test_what_becomes_of_records():
     golden.check(REPO / "tests" / "stream" / "golden" / "mappings.txt", answer)
 
 
-def test_complaints_about_a_mapping_have_key_and_line(job):
-    mapping = {
-        "id": "a..b",
-        "evidence": {
-            "Customer": {"arguments": ["order", "a[]"]},
-            "Item": [{"arguments": ["order", "sku"]}, {"argumnts": ["order", "sku"]}],
-            "Express": {"from": "a[]", "arguments": ["$.b[].c"], "value": 3},
-        },
-        "truth": {"Returned": {"arguments": ["position(0)"]}},
-    }
-    bad = job([], source={"path": "source.jsonl", "mapping": mapping})
-    assert bad.call("check", bad.config) == 78
-    for part in (
-        "source.mapping.id: expected a path such as customer.name or words[].text, found 'a..b'",
-        "source.mapping.evidence.Customer.arguments: a[]: a list of elements belongs in `from`",
-        "source.mapping.evidence.Item.arguments: missing; expected paths",
-        "source.mapping.evidence.Item.argumnts: unknown key; did you mean arguments?",
-        "source.mapping.evidence.Express.value: expected text",
-        "source.mapping.truth.Returned.arguments: position(0) needs a list in `from`",
-    ):
-        assert part in bad.said
-    with pytest.raises(ConfigError, match=r"evidence.Customer.arguments: a\[\]"):
-        next(srl.read(bad.source, mapping=mapping))
-
-
-def test_brackets_without_quotes_are_told(orders):
-    bad = orders([])
-    text = bad.config.read_text()
-    bad.config.write_text(f"{text}\nlabels: {{from: words[], arguments: [text]}}\n")
-    assert bad.call("check", bad.config) == 78
-    assert "expected ',' or '}', but got '['; text with brackets needs quotes here" in bad.said
-
-
 @pytest.mark.parametrize(
     ("part", "rule", "reason"),
     [
@@ -95,6 +64,7 @@ def test_a_mapping_must_fit_the_model(orders, part, rule, reason):
     assert f"source.mapping.{part}.{reason}" in bad.said
 
 
+@pytest.mark.usefixtures("kernels")
 def test_in_psl_a_mapping_lists_the_atoms_to_predict(job, tmp_path):
     (tmp_path / "m.psl").write_text("1.0: Rated(U, V) -> Trusts(U, V) ^2\n1.0: !Trusts(U, V) ^2\n")
     atom, valued = ({"arguments": ["from", "to"], **more} for more in ({}, {"value": "weight"}))
@@ -136,6 +106,7 @@ def learned(run):
     return run.results()
 
 
+@pytest.mark.usefixtures("kernels")
 def test_lines_rows_and_examples_learn_the_same(orders, job):
     mapped_lines = learned(orders(as_json(ORDERS)))
     assert mapped_lines["predictions.jsonl"].count(b"\n") == len(ORDERS)
@@ -187,6 +158,7 @@ def test_records_that_do_not_fit_are_dead_letters(orders):
     assert [letter["id"] for letter in letters] == [None, "31", None, None]
 
 
+@pytest.mark.usefixtures("kernels")
 def test_check_shows_what_the_first_record_becomes(orders):
     checked = orders(as_csv(ORDERS), "orders.csv")
     assert checked.call("check", checked.config) == 0, checked.said
@@ -210,6 +182,7 @@ MISTYPED = {
 }
 
 
+@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("file", ["x.csv", "x.parquet", "x.avro", "x.jsonl"])
 def test_a_name_of_an_optional_rule_that_no_record_has_is_told(orders, file):
     """By check, and once by a run where names are known beforehand; a renamed column is not."""
@@ -242,6 +215,7 @@ def test_a_name_of_an_optional_rule_that_no_record_has_is_told(orders, file):
     )
 
 
+@pytest.mark.usefixtures("kernels")
 def test_a_name_that_some_record_has_is_no_mistake(orders):
     """Of elements of lists, too; and what is null or empty everywhere may have any names."""
     rule = {"from": "words[]", "arguments": ["text", "tag.name"], "optional": True}
@@ -298,12 +272,6 @@ def test_blanks_around_cells_do_not_count(orders):
     rows = [line.replace(b",", b"\t,  ") for line in as_csv(ORDERS) if b"shoe" not in line]
     plain = [line for line in as_csv(ORDERS) if b"shoe" not in line]
     assert learned(orders(rows, "blanks.csv")) == learned(orders(plain, "plain.csv"))
-
-
-def test_rows_need_a_mapping(orders):
-    lacking = orders(as_csv(ORDERS), "orders.csv", mapping=None)
-    assert lacking.run() == 78
-    assert "source.mapping: missing; expected how a row becomes an example" in lacking.said
 
 
 def test_the_library_reads_rows_by_the_same_mapping(orders):

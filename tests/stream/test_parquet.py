@@ -18,6 +18,8 @@ from onlinesrl.stream.distributed.parquet_splits import TablePieces, TableShards
 from onlinesrl.stream.sources.parquet import TableSource
 from tests.support.tables import predicted_rows, write_tables
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 COUNT = 24
 PARQUET = {"kind": "parquet", "path": "tables"}
 
@@ -58,6 +60,7 @@ def tables(job, numbered, written):
     return make
 
 
+@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("name", [soaked("tables"), "in parts"])
 def test_tables_teach_what_lines_teach(job, tables, numbered, name):
     lines, table = job(numbered, "lines", checkpoint={"every": 7}), tables(name)
@@ -124,6 +127,7 @@ def test_predictions_are_in_tables_once(job, numbered):
     assert predicted_rows(sunk.output / "predictions") == found
 
 
+@pytest.mark.usefixtures("kernels")
 def test_what_is_predicted_is_a_source(tables, tmp_path):
     run = tables()
     assert run.run() == 0, run.said
@@ -167,6 +171,7 @@ def test_a_bad_table_is_named(tables, columns, said):
     assert "Token" in run.said
 
 
+@pytest.mark.usefixtures("kernels")
 def test_a_bad_row_is_a_bad_example(tables):
     run = tables(limits={"bad_share": 1.0, "max_atoms": 5000})
     token = run.folder / "tables" / "evidence" / "Token.parquet"
@@ -260,6 +265,7 @@ def test_shards_of_tables_that_change_are_refused(tables, numbered):
     assert "its bytes have changed since the run began" in run.said
 
 
+@pytest.mark.usefixtures("kernels")
 def test_a_type_called_id_has_a_column_beside_that_of_the_example(tmp_path):
     """So has one whose number is another's name."""
     assert argument_names(["a", "a_3", "a", "Value", None]) == [

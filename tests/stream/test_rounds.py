@@ -176,22 +176,6 @@ def test_an_example_that_may_not_be_bad_ends_the_run_with_its_place(job, citatio
     assert strict.said.rstrip().endswith("nothing of its round was kept")
 
 
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
-        (
-            ["learner.update=mira", "distribute.merge=dual"],
-            "distribute.merge: mira has no dual; expected average",
-        ),
-        (["source.path=-"], "distribute: standard input cannot be cut; leave it out"),
-    ],
-)
-def test_what_does_not_go_with_shards_is_said(keys, said, capfd):
-    settings = [part for key in ("distribute.shards=2", *keys) for part in ("--set", key)]
-    assert command("run", str(REPO / "configs" / "citations.yaml"), *settings) == 78
-    assert said in capfd.readouterr().err
-
-
 def test_a_server_has_no_shards(capfd):
     config = str(REPO / "configs" / "citations.yaml")
     assert command("serve", config, "--port", "0", "--set", "distribute.shards=2") == 78

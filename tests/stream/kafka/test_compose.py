@@ -17,33 +17,6 @@ SERVICES = COMPOSE["services"]
 POM = "{http://maven.apache.org/POM/4.0.0}"
 
 
-def test_the_services_wait_for_one_another():
-    assert set(SERVICES) == {"broker", "topics", "learner", "prometheus"}
-    assert SERVICES["learner"]["depends_on"] == {
-        "broker": {"condition": "service_healthy"},
-        "topics": {"condition": "service_completed_successfully"},
-    }
-    assert "healthcheck" in SERVICES["broker"]
-    for service in SERVICES.values():
-        assert set(service.get("depends_on", ())) <= set(SERVICES)
-
-
-def test_everybody_finds_the_broker():
-    settings = SERVICES["broker"]["environment"]
-    assert "INSIDE://broker:9092" in settings["KAFKA_ADVERTISED_LISTENERS"].split(",")
-    assert SERVICES["broker"]["ports"] == ["29092:29092"]
-    assert "OUTSIDE://localhost:29092" in settings["KAFKA_ADVERTISED_LISTENERS"].split(",")
-    assert "--set source.bootstrap=broker:9092" in SERVICES["learner"]["command"]
-    assert "--bootstrap-server broker:9092" in SERVICES["topics"]["command"][-1]
-
-
-def test_prometheus_reads_the_port_that_the_learner_publishes():
-    jobs = yaml.safe_load((DOCKER / "prometheus.yml").read_text())["scrape_configs"]
-    assert [job["static_configs"][0]["targets"] for job in jobs] == [["learner:9464"]]
-    assert SERVICES["learner"]["ports"] == ["9464:9464"]
-    assert "localhost:9464/healthz" in SERVICES["learner"]["healthcheck"]["test"]
-
-
 def test_files_and_volumes_are_there():
     build = SERVICES["learner"]["build"]
     context = DOCKER / build["context"]

@@ -319,20 +319,6 @@ def test_certificates_that_cannot_be_read_are_named(tmp_path):
         SchemaRegistry("https://localhost", None, path, 0, lambda: False, lambda _: None)
 
 
-@pytest.mark.parametrize(
-    ("keys", "reason"),
-    [
-        ({"url": "localhost:8081"}, "expected http://host:port"),
-        ({"url": "http://ann:secret@localhost"}, "without a login"),
-        ({"url": "file:///etc/passwd"}, "expected http://host:port"),
-        ({"url": "http://localhost", "username": "ann"}, "username: expected with password"),
-    ],
-)
-def test_keys_that_make_no_sense(keys, reason):
-    with pytest.raises(ValueError, match=reason):
-        RegistrySection.model_validate(keys)
-
-
 def test_packages_are_missed_before_anything_is_asked(monkeypatch):
     section = RegistrySection(url="http://localhost:1", username="a", password=SecretStr("b"))
     assert isinstance(section.client(0, None), SchemaRegistry)

@@ -53,14 +53,3 @@ def committed(broker, topic):
     with broker.admin() as admin:
         [offsets] = admin.list_group_offsets(f"{topic}-group").values()
     return {place.partition: found.offset for place, found in offsets.items()}
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [({"start": "end"}, "source.start: shards are cut from what is there; expected beginning")],
-)
-def test_what_a_history_is_not_is_said(job, more, said):
-    of = {"kind": "kafka", "bootstrap": "localhost:1", "topic": "t", **more}
-    run = job([], source=of, distribute=DISTRIBUTED)
-    assert run.run() == 78
-    assert said in run.said

@@ -203,20 +203,6 @@ def test_another_order_of_arrival(broker, topic, job, citations, tally):
 
 
 @pytest.mark.long
-def test_a_limit_that_was_lowered(broker, topic, job, citations, tally):
-    fill(broker, topic, citations[:60])
-    run = job([], **keys(broker, topic), limits={"bad_share": 1.0})
-    killed(run, broker, f"{topic}-out", 60)
-    limit = sorted(map(len, citations[:60]))[30]
-    short = [line for line in citations[60:120] if len(line) < limit]
-    add(broker, topic, short)
-    assert run.run(*UNTIL_END, "--set", f"source.max_bytes={limit}") == 0, run.said
-    assert len(run.lines("deadletter.jsonl")) > 20
-    each_once(broker, f"{topic}-out", [*citations[:60], *short])
-    tally["kills"] += 1
-
-
-@pytest.mark.long
 def test_a_broker_that_dies_before_a_commit(own_broker, topic, job, citations, tally):
     """The commit may never return; what it did is looked up when the broker is back."""
     fill(own_broker, topic, citations[:40])
