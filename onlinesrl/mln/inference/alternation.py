@@ -49,7 +49,7 @@ class Alternation:
         self._program, self._max_work = program, max_work
 
     def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
-        """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
+        """See ``MapEngine.solve``; Unsolved where the weights or the bonus are not finite."""
         search = Search(model, weight, bonus)
         takes_turns, entries = self._program.takes_turns, ENTRIES * len(model.literals)
         limit = UNLIMITED if self._max_work is None else self._max_work

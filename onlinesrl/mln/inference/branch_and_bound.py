@@ -29,7 +29,7 @@ TINY = 1e-3
 class Search:
     """A search of one model, which ends at a limit and goes on from there.
 
-    ValueError where the weights or the bonus are not finite.
+    Unsolved where the weights or the bonus are not finite.
     """
 
     def __init__(self, model: GroundMRF, weight: Floats, bonus: Floats | None = None) -> None:

@@ -61,7 +61,7 @@ class Ilp:
         start: State | None = None,
         max_work: int | None = None,
     ) -> Solution:
-        """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite.
+        """See ``MapEngine.solve``; Unsolved where the weights or the bonus are not finite.
 
         The search begins with the feasible state ``start``. ``max_work`` takes the place of the engine's own.
         """

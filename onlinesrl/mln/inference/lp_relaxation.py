@@ -32,7 +32,7 @@ class Lp:
     """
 
     def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
-        """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
+        """See ``MapEngine.solve``; Unsolved where the weights or the bonus are not finite."""
         size = Magnitude.of(weight, bonus)
         program, solver = CompactProgram(Merged.of(model), weight), Highs(None)
         scale = size.for_solvers

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
-from onlinesrl.core.errors import Infeasible
+from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.gate_detection import Literals, definitions
 from onlinesrl.mln.kernels import clause_merging as kernel
@@ -92,7 +92,7 @@ class Soft(NamedTuple):
 def reduced(model: GroundMRF, weight: Floats, bonus: Floats | None = None) -> Reduced:
     """Simplify the model under weights and a bonus as in ``MapEngine.solve``.
 
-    Raises Infeasible if propagation derives a contradiction, ValueError if a weight is not finite.
+    Raises Infeasible if propagation derives a contradiction, Unsolved if a weight is not finite.
     """
     return traced(model, weight, bonus)[0]
 
@@ -101,7 +101,7 @@ def traced(model: GroundMRF, weight: Floats, bonus: Floats | None = None) -> tup
     """Do as ``reduced``, and return the soft clauses with their origins: soft clauses, then bonuses."""
     bonus = np.zeros(0) if bonus is None else bonus
     if not (np.all(np.isfinite(weight)) and np.all(np.isfinite(bonus))):
-        raise ValueError("the weights and the bonus must be finite")
+        raise Unsolved("the weights and the bonus must be finite")
     names = _Names(model)
     rows = ((model.start[c], model.start[c + 1]) for c in np.flatnonzero(model.hard))
     hard = list(dict.fromkeys(tuple(sorted(model.literals[i:j].tolist())) for i, j in rows))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import Unsolved
 from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.kernels.weight_magnitude import HIGHEST, TOLERANCE, UNIT
 
@@ -38,11 +39,15 @@ class Magnitude:
 
     @classmethod
     def of(cls, weight: Floats, bonus: Floats | None = None) -> Magnitude:
-        """Measure weights and a bonus. Raises ValueError where they, or their sum, are not finite."""
+        """Measure weights and a bonus. Raises Unsolved where they, or their sum, are not finite."""
         size = np.abs(weight if bonus is None else np.concatenate((weight, bonus)))
-        total = float(size.sum())
+        with np.errstate(over="ignore"):
+            total = float(size.sum())
         if not total <= HIGHEST:
-            raise ValueError("the weights and the bonus must be finite, and so must their sum")
+            raise Unsolved(
+                "the weights and the bonus must be finite, and so must their sum: make the rule of a large "
+                "weight hard, with a full stop at its end"
+            )
         least = float(size.min(where=size > 0, initial=np.inf))
         return cls(total, least, (len(size) + 1) * UNIT * total)
 

@@ -39,10 +39,10 @@ class Router:
             return self._ask(model, weight, bonus)
 
         def narrow(atoms: Ints, clauses: Ints) -> Solution | None:
-            part, w, b = restrict(model, atoms, clauses), weight[clauses], bonus[atoms]
-            with suppress(Wide):
-                solution = eliminated(part, w, b, self.growth)
-                return solution if solution.certified else None
+            w, b = weight[clauses], bonus[atoms]
+            if not Magnitude.of(w, b).coarse:
+                with suppress(Wide):
+                    return eliminated(restrict(model, atoms, clauses), w, b, self.growth)
             return None
 
         def wide(atoms: Ints, clauses: Ints) -> Solution:

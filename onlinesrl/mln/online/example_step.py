@@ -116,6 +116,19 @@ class ExampleProcessor:
         self.routes = [*ROUTES]
         self.allocate()
 
+    @contextmanager
+    def asking(self, marginals: bool) -> Iterator[None]:
+        """Predict with margins for a while, and with ``marginals`` by the probabilities of atoms."""
+        before = self.margins, self.inference
+        self.margins, self.inference = (
+            True,
+            self.inference.ranking() if marginals else self.inference,
+        )
+        try:
+            yield
+        finally:
+            self.margins, self.inference = before
+
     def allocate(self, tables: int = 1 << 14, output: int = 1 << 12) -> None:
         """Allocate, or reallocate, memory for ``tables`` cells and ``output`` recorded atoms."""
         self.room = {"tables": tables, "output": output}

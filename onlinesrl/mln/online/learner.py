@@ -153,14 +153,8 @@ class MlnOnlineLearner:
 
     def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
         """Predict with margins between two steps, without any effect on learning."""
-        margins, inference = self.worlds.margins, self.inference
-        self.worlds.margins = True
-        if marginals:
-            self.worlds.inference = inference.ranking()
-        try:
+        with self.worlds.asking(marginals):
             return self._outcomes(items)
-        finally:
-            self.worlds.margins, self.worlds.inference = margins, inference
 
     def _outcomes(self, items: Sequence[Item]) -> list[Outcome]:
         """Predict without any effect on learning."""

@@ -7,7 +7,7 @@ import pytest
 from conftest import long, soaked
 from hypothesis import given
 
-from onlinesrl.core.errors import Infeasible
+from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.lp_relaxation import Lp
@@ -105,7 +105,7 @@ def test_a_model_without_atoms_has_the_empty_state(name):
 def test_weights_that_are_not_finite_are_refused(name):
     model, _ = clause_model(2, [(0.0, [1, 2]), (0.0, [1])])
     for weights in ([np.nan, 1.0], [1.0, np.inf]):
-        with pytest.raises(ValueError, match="must be finite"):
+        with pytest.raises(Unsolved, match="must be finite"):
             ENGINES[name].solve(model, np.array(weights))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import onlinesrl as srl
-from onlinesrl.core.errors import ExampleError, Infeasible
+from onlinesrl.core.errors import ExampleError, Infeasible, Unsolved
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.lp_relaxation import Lp
 from onlinesrl.mln.inference.protocols import MapEngine
@@ -187,3 +187,12 @@ def test_weights_are_not_learned_from_beyond_doubles(kind: str) -> None:
     world = {"P": ["A", "B"], "Q": ["A"]}
     with pytest.raises(srl.LearningError, match=r":4: the weight 1e\+308 of the rule P\(x\) => Q"):
         srl.learn(ABSORBED.format("1e308"), world, "Q", learner=kind)
+
+
+def test_a_living_world_refuses_a_step_whose_weights_no_sum_holds() -> None:
+    model = "P(t)\nQ(t)\n1e308 P(x) ^ P(y) => Q(x)\n1e308 Q(x) v Q(y)\n-1e308 !Q(x)\n"
+    world = srl.World(srl.Model(model), "Q")
+    before = world.answer()
+    with pytest.raises(Unsolved, match="make the rule of a large weight hard"):
+        world.apply(add={"P": ["a", "b"]})
+    assert world.answer() == before
