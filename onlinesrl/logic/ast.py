@@ -6,8 +6,9 @@ Strings are names without their spelling: the constant written ``"3"`` or ``3`` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TypeAlias
 
 
@@ -187,11 +188,20 @@ def bound_variables(formula: Formula) -> Iterator[str]:
         yield from bound_variables(part)
 
 
+def variable_names(formula: Formula) -> dict[str, None]:
+    """Return the names of all variables of a formula, in order of first occurrence."""
+    return {leaf.name: None for leaf in terms(formula) if isinstance(leaf, Variable)}
+
+
+def fresh_name(stem: str, used: Container[str]) -> str:
+    """Return the stem with the least number from 1 on that makes it a name not used."""
+    return next(name for name in map(f"{stem}{{}}".format, count(1)) if name not in used)
+
+
 def free_variables(formula: Formula) -> tuple[str, ...]:
     """Return the names of the variables that are not quantified, in order of first occurrence."""
     bound = set(bound_variables(formula))
-    names = (term.name for term in terms(formula) if isinstance(term, Variable))
-    return tuple(dict.fromkeys(name for name in names if name not in bound))
+    return tuple(name for name in variable_names(formula) if name not in bound)
 
 
 def replace_leaves(term: Term, new: Callable[[Leaf], Term]) -> Term:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, count, product
+from itertools import chain, product
 from math import prod
 from typing import TypeAlias
 
@@ -30,6 +30,7 @@ from onlinesrl.logic.ast import (
     Term,
     Variable,
     bound_variables,
+    fresh_name,
     leaves,
     replace_leaves,
 )
@@ -287,8 +288,7 @@ def _renamed(existential: Some, free: set[str]) -> Some:
     names: dict[str, str] = {}
     for name in existential.variables:
         if name in free:
-            numbered = map(f"{name}{{}}".format, count(1))
-            names[name] = next(candidate for candidate in numbered if candidate not in used)
+            names[name] = fresh_name(name, used)
             used.add(names[name])
 
     def new(leaf: Leaf) -> Leaf:

@@ -59,6 +59,7 @@ QUERY = {
     "joins": "Cites",
     "listed": "Same",
     "runs": "InField",
+    "declarations": "InField",
     "alchemy": "Smokes,Likes",
     "tuffy": "cat",
     "rockit": "topic",

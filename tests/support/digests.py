@@ -27,10 +27,7 @@ PSL_CASES = SHARED / "peers" / "psl" / "cases"
 CHECKPOINT = """
 import hashlib, json, sys
 from pathlib import Path
-try:
-    from onlinesrl.core.io.checkpoint_file import load
-except ImportError:
-    from onlinesrl.core.container import load
+from onlinesrl.core.io.checkpoint_file import load
 saved = load(max(Path(sys.argv[1]).glob("checkpoints/*"), key=lambda path: path.name))
 parts = {name: saved.header[name] for name in ("learner", "metrics", "position", "groups", "finished")}
 text = json.dumps(parts, sort_keys=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations, count
+from itertools import combinations
 
 from onlinesrl.logic.ast import (
     And,
@@ -19,8 +19,9 @@ from onlinesrl.logic.ast import (
     Predicate,
     Rule,
     Variable,
+    fresh_name,
     replace_terms,
-    terms,
+    variable_names,
 )
 from onlinesrl.logic.text import show
 from onlinesrl.mln.lang.statements import Cardinality
@@ -43,7 +44,7 @@ def counted(rule: Rule, cardinality: Cardinality, closed: Container[str]) -> Rul
         raise ValueError(
             "a cardinality counts one atom without sign, of a predicate not marked `*`"
         )
-    atom_variables = {term.name for term in terms(atoms[0]) if isinstance(term, Variable)}
+    atom_variables = {*variable_names(atoms[0])}
     if not {*over} <= atom_variables:
         raise ValueError(
             f"the counted atom does not have {', '.join(sorted({*over} - atom_variables))}"
@@ -73,7 +74,7 @@ def _typed(rule: Rule, formula: Formula, new: Mapping[str, str]) -> Rule:
     """Return the rule with another formula; ``new`` maps new variables to old ones of the same type."""
     types = dict(rule.types)
     types |= {name: types[old] for name, old in new.items()}
-    names = {term.name for term in terms(formula) if isinstance(term, Variable)}
+    names = variable_names(formula)
     pairs = tuple((name, type_) for name, type_ in types.items() if name in names)
     return replace(rule, formula=formula, text=show(formula), types=pairs)
 
@@ -107,14 +108,11 @@ def _negated(literal: Formula) -> Formula:
 
 def _copies(formulas: Sequence[Formula], over: Sequence[str], number: int) -> list[dict[str, str]]:
     """Return ``number`` mappings of the variables ``over`` to new names."""
-    used = {
-        term.name for formula in formulas for term in terms(formula) if isinstance(term, Variable)
-    }
+    used = {name for formula in formulas for name in variable_names(formula)}
     copies: list[dict[str, str]] = [{} for _ in range(number)]
     for name in over:
-        fresh = (new for new in map(f"{name}{{}}".format, count(1)) if new not in used)
         for copy in copies:
-            copy[name] = next(fresh)
+            copy[name] = fresh_name(name, used)
             used.add(copy[name])
     return copies
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import count
 from typing import TypeAlias
 
 from onlinesrl.logic.ast import (
@@ -39,6 +38,7 @@ from onlinesrl.logic.ast import (
     Table,
     Term,
     Variable,
+    fresh_name,
     leaves,
     replace_terms,
     terms,
@@ -126,8 +126,7 @@ class Names:
                     stem = term.name[0].lower() + term.name[1:]
                 elif isinstance(term.left, Variable):
                     stem = term.left.name
-                new_names = map(f"{stem}{{}}".format, count(1))
-                name = next(new for new in new_names if new not in self._clause_names)
+                name = fresh_name(stem, self._clause_names)
                 self._clause_names.add(name)
                 self.fresh.append(name)
                 self._define(term, Variable(name))

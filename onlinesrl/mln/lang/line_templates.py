@@ -15,7 +15,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import count
 from math import isfinite
 
 from onlinesrl.logic.ast import (
@@ -30,8 +29,10 @@ from onlinesrl.logic.ast import (
     Term,
     Variable,
     arguments,
+    fresh_name,
     replace_terms,
     terms,
+    variable_names,
 )
 from onlinesrl.logic.source import Source
 from onlinesrl.logic.text import STRING, unquote
@@ -106,13 +107,14 @@ def generalise(
     None: the constant is in a comparison or in arithmetic.
     """
     columns = list(zip(*family.constants, strict=True))
-    used = {term.name for term in terms(formula) if isinstance(term, Variable)}
-    fresh = (name for name in map("c{}".format, count(1)) if name not in used)
+    used = variable_names(formula)
     variables: dict[tuple[str, tuple[str, ...]], Variable] = {}
     for type_, column, marked in zip(types, columns, plus, strict=True):
         varies = marked or len(set(column)) > 1
         if type_ is not None and (type_, column) not in variables and varies:
-            variables[type_, column] = Variable(next(fresh), plus=True)
+            name = fresh_name("c", used)
+            used[name] = None
+            variables[type_, column] = Variable(name, plus=True)
     any_type = {column: variable for (_, column), variable in reversed(variables.items())}
     places = zip(types, columns, strict=True)
 

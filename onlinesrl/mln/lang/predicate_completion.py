@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 
 from onlinesrl.logic.ast import (
     And,
@@ -26,9 +25,10 @@ from onlinesrl.logic.ast import (
     Rule,
     Variable,
     free_variables,
+    fresh_name,
     replace_leaves,
     replace_terms,
-    terms,
+    variable_names,
 )
 from onlinesrl.logic.cnf import disjunctions
 from onlinesrl.logic.source import Source
@@ -64,13 +64,13 @@ def completions(
     rules: list[Rule] = []
     for predicate, group in groups.items():
         terms_of_head, position = group[0].head.terms, group[0].position
-        head_variables = {leaf.name for leaf in terms(group[0].head) if isinstance(leaf, Variable)}
+        head_variables = variable_names(group[0].head)
         names: list[str] = []  # of the head's arguments, distinct: their variables' if possible
         for term in terms_of_head:
             if isinstance(term, Variable) and term.name not in names:
                 names.append(term.name)
             else:
-                names.append(_fresh("x", {*head_variables, *names}))
+                names.append(fresh_name("x", {*head_variables, *names}))
         types = dict(zip(names, predicates[predicate].types, strict=True))
         bodies = tuple(_body(clause, names, types) for clause in group)
         head = Atom(predicate, tuple(map(Variable, names)))
@@ -97,7 +97,9 @@ def _body(clause: Definite, names: Sequence[str], types: dict[str, str]) -> Form
     clause_types = dict(clause.types)
     for name, type_ in clause_types.items():
         if name not in renaming:
-            renaming[name] = name if name not in types else _fresh(name, {*types, *clause_types})
+            renaming[name] = (
+                name if name not in types else fresh_name(name, {*types, *clause_types})
+            )
             types[renaming[name]] = type_
 
     def renamed(leaf: Leaf) -> Leaf:
@@ -112,8 +114,3 @@ def _body(clause: Definite, names: Sequence[str], types: dict[str, str]) -> Form
     formula = And(parts) if len(parts) > 1 else body
     quantified = tuple(name for name in free_variables(formula) if name not in names)
     return Exists(quantified, formula) if quantified else formula
-
-
-def _fresh(name: str, names: Iterable[str]) -> str:
-    used = set(names)
-    return next(new for new in map(f"{name}{{}}".format, count(1)) if new not in used)

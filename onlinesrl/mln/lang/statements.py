@@ -8,7 +8,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import count, product
+from itertools import product
 from math import isfinite
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -31,6 +31,7 @@ from onlinesrl.logic.ast import (
     Position,
     Term,
     Variable,
+    fresh_name,
 )
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.parsing import check_bounds, parse_lines, position, tokens, trees
@@ -189,8 +190,7 @@ class Converter:
                 raise self._source.error(message, position(name))
             variable = self._named(name)
             if inner[name] < self._uses[name]:  # the name is used elsewhere
-                new_names = map(f"{variable}{{}}".format, count(1))
-                variable = next(new for new in new_names if new not in self._variable_names)
+                variable = fresh_name(variable, self._variable_names)
                 self._variable_names.add(variable)
             scope[str(name)] = variable
         variables = tuple(dict.fromkeys(scope[name] for name in tokens(names)))
