@@ -131,7 +131,7 @@ def cut_off(do, step, place=0):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # closed generators
 @pytest.mark.parametrize("text", [MARKOV, PSL], ids=["mln", "psl"])
 @pytest.mark.parametrize("keep", [False, True])
-@tiers("places", 12, 400)
+@tiers("places", 5, 400)
 def test_a_step_that_is_cut_off_anywhere_has_changed_nothing(text, keep, places):
     rng, every, ended, tried = random.Random(places), steps(text), 0, 0
     world, plain = Followed(text, keep), Followed(text, keep)
