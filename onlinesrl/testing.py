@@ -38,6 +38,8 @@ from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.dual import lower_bound
 from onlinesrl.psl.inference.protocols import EngineOptions, HingeEngine
 from onlinesrl.psl.inference.registry import PslEngine
+from onlinesrl.stream.sinks.own import LineSink
+from onlinesrl.stream.sources.own import RecordSource
 
 T = TypeVar("T")
 CLOSE = 1e-6
@@ -173,6 +175,29 @@ def check_batch_learner(
     _require(str(once) == str(again), "a second call learns something else")
     _require(bool(once.objective), "no objective was told: Learned(weights, trace.steps)")
     _require(json.loads(json.dumps(once.stats)) == once.stats, "JSON does not hold the statistics")
+
+
+def check_source(source: RecordSource) -> None:
+    """Check a source whose records end: the records after each position are the rest, and JSON holds it."""
+    whole = [item for item in source.records(None) if item is not None]
+    _require(bool(whole), "there are no records")
+    for number, item in enumerate(whole, 1):
+        _require(isinstance(item, tuple) and len(item) == 2, f"{item!r} is no record and position")
+        _require(isinstance(item[0], bytes), f"the record {item[0]!r} is not bytes")
+        position = json.loads(json.dumps(item[1]))
+        _require(position == item[1], f"JSON makes {position} of the position {item[1]}")
+        rest = [again for again in source.records(position) if again is not None]
+        _require(rest == whole[number:], f"after {position} come other records than the first time")
+
+
+def check_sink(sink: LineSink) -> None:
+    """Check a sink, which writes a few predictions: JSON holds its state, which is that of a second try."""
+    lines = [b'{"id":%d,"predicted":{},"score":0.0}' % number for number in range(4)]
+    first = sink.send(lines[:2], None)
+    states = [sink.send(lines[2:], json.loads(json.dumps(first))) for _ in range(2)]
+    for state in (first, *states):
+        _require(json.loads(json.dumps(state)) == state, f"JSON does not hold the state {state}")
+    _require(states[0] == states[1], f"a second try comes to {states[1]}, the first to {states[0]}")
 
 
 def _rows(atoms: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,10 +3,13 @@
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from copy import copy
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,17 @@ from onlinesrl.mln.learning.registry import AnyMlnLearner
 from onlinesrl.psl.inference.registry import ENGINES as PSL_ENGINES
 from onlinesrl.psl.inference.registry import AnyPslEngine
 from onlinesrl.runs.config.loading import load
-from onlinesrl.testing import check_batch_learner, check_engine, check_metric, check_update
+from onlinesrl.stream.sinks import AnySink
+from onlinesrl.stream.sources import AnySource
+from onlinesrl.stream.sources.own import OwnRecords
+from onlinesrl.testing import (
+    check_batch_learner,
+    check_engine,
+    check_metric,
+    check_sink,
+    check_source,
+    check_update,
+)
 
 ROOT = Path(__file__).parents[1]
 GUIDE = ROOT / "onlinesrl" / "guide"
@@ -236,7 +249,15 @@ def test_the_packages_own_rules_keep_the_contract(update: str) -> None:
 
 
 def test_bases_are_offered_under_one_name() -> None:
-    for annotation in (AnyUpdate, AnyMlnEngine, AnyPslEngine, AnyMetric, AnyMlnLearner):
+    for annotation in (
+        AnyUpdate,
+        AnyMlnEngine,
+        AnyPslEngine,
+        AnyMetric,
+        AnyMlnLearner,
+        AnySource,
+        AnySink,
+    ):
         kinds = kinds_of(annotation)
         assert kinds is not None
         assert getattr(modules, kinds.base.__name__) is kinds.base
@@ -331,6 +352,103 @@ def test_a_batch_learner_of_the_guide_learns(mine: Path) -> None:
 @pytest.mark.parametrize("learner", ["mple", "voted-perceptron", "contrastive-divergence"])
 def test_the_packages_own_batch_learners_keep_the_contract(learner: str) -> None:
     check_batch_learner(learner)
+
+
+# sources and sinks --------------------------------------------------------------------------------
+
+
+def with_mails(folder: Path, lines: Sequence[str]) -> None:
+    """Write the database that the source of the guide reads."""
+    connection = sqlite3.connect(folder / "mails.db")
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS mail (number INTEGER PRIMARY KEY, day, evidence, truth)"
+    )
+    for line in map(json.loads, lines):
+        values = line["id"], json.dumps(line["evidence"]), json.dumps(line["truth"])
+        connection.execute("INSERT INTO mail (day, evidence, truth) VALUES (?, ?, ?)", values)
+    connection.commit()
+    connection.close()
+
+
+def answers(folder: Path) -> list[tuple[str, str]]:
+    connection = sqlite3.connect(folder / "answers.db")
+    rows = connection.execute("SELECT id, line FROM answer ORDER BY id").fetchall()
+    connection.close()
+    return rows
+
+
+DYING = """
+import os
+from pathlib import Path
+from answers import Answers
+
+class Dying(Answers):
+    def send(self, lines, state):
+        state = super().send(lines, state)
+        died = Path(self.path).with_suffix(".died")
+        if state == 2 and not died.exists():
+            died.touch()
+            os._exit(9)
+        return state
+"""
+
+
+def test_a_source_and_a_sink_of_the_guide_go_on_where_they_were(mine: Path) -> None:
+    """Also where the process dies between the sink's write and the checkpoint."""
+    lines = (mine / "mail.jsonl").read_text().splitlines()
+    with_mails(mine, lines)
+    (mine / "dying.py").write_text(DYING)
+    keys = (
+        f"sink.path={mine / 'answers.db'}",
+        "sink.kind=dying:Dying",
+        "batch=1",
+        "checkpoint.every=1",
+    )
+    go = ["run", "mine/mailbox.yaml", *(word for key in keys for word in ("--set", key))]
+    assert command(mine, *go).returncode == 9
+    done = command(mine, *go)
+    assert done.returncode == 0, done.stderr
+    folder = mine.parent / "runs" / "mailbox"
+    assert rules((folder / "weights.mln").read_text()) == learned(mine)
+    assert [(name, json.loads(line)["id"]) for name, line in answers(mine)] == [
+        ("monday", "monday"),
+        ("tuesday", "tuesday"),
+    ]
+    assert json.loads((folder / "summary.json").read_text())["examples"] == 2
+    check_source(import_module("mailbox").Mailbox(path=mine / "mails.db"))
+    check_sink(import_module("answers").Answers(path=mine / "others.db"))
+    assert command(mine, "check", "mine/mailbox.yaml").returncode == 0
+
+
+class Forgetful(modules.RecordSource):
+    """It starts anew whatever the position, or yields text."""
+
+    text: bool = False
+
+    def records(self, position):
+        for number in range(3):
+            yield (str(number) if self.text else b"%d" % number), number
+
+
+COUNT = count()
+
+
+class Counting(modules.LineSink):
+    """Its state is that of the process."""
+
+    def send(self, lines, state):
+        return next(COUNT)
+
+
+def test_sources_and_sinks_that_are_wrong() -> None:
+    with pytest.raises(AssertionError, match="other records than the first time"):
+        check_source(Forgetful())
+    with pytest.raises(AssertionError, match="is not bytes"):
+        check_source(Forgetful(text=True))
+    with pytest.raises(ModuleError, match="expected bytes and a position"):
+        [*OwnRecords("x", Forgetful(text=True).records, 9, False).read()]
+    with pytest.raises(AssertionError, match="a second try comes to"):
+        check_sink(Counting())
 
 
 # engines ------------------------------------------------------------------------------------------

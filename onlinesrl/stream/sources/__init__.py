@@ -7,9 +7,10 @@ from onlinesrl.stream.kafka.config import KafkaSection
 from onlinesrl.stream.source import SourceSection
 from onlinesrl.stream.sources.csv_tables import CsvSection
 from onlinesrl.stream.sources.files import FileSection
+from onlinesrl.stream.sources.own import RecordSource
 from onlinesrl.stream.sources.parquet import ParquetSection
 
 SOURCES: dict[str, type[SourceSection]] = named(
     FileSection, KafkaSection, ParquetSection, CsvSection
 )
-AnySource: TypeAlias = Annotated[SourceSection, Kinds("onlinesrl.sources", SourceSection, SOURCES)]
+AnySource: TypeAlias = Annotated[SourceSection, Kinds("onlinesrl.sources", RecordSource, SOURCES)]
