@@ -25,12 +25,12 @@ def is_number(constant: Constant) -> bool:
 
 
 def is_other_in_markov_logic(constant: Constant) -> bool:
-    """Tell whether Markov logic may have a constant as a number that is text, or as text that is a number."""
+    """Tell whether a constant of Markov logic may change its type: text that reads as a whole number does."""
     return is_number(str(constant)) == isinstance(constant, str)
 
 
 def is_other_in_psl(constant: Constant) -> bool:
-    """Tell whether PSL has a constant as text that is none."""
+    """Tell whether a constant of PSL changes its type: whole numbers do, since PSL has text alone."""
     return isinstance(constant, int)
 
 

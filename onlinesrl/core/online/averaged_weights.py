@@ -43,7 +43,13 @@ def learn(
 ) -> float:
     """Make one update along the gap in ``delta``, of ``n`` weights; returns the loss g_t(w_t).
 
-    The loss is ``cost`` times the hinge loss: that of ``cost`` Delta, with ``cost`` times the margin.
+    The loss is that of ``cost`` Delta and ``cost`` rho. With the margin m = rho - <base, Delta> and the step
+    c and the multiplier alpha of the update rule:
+
+        g_t(w_t) = max(0, m - s_t <u, Delta>)             u      grows by  c Delta
+        dual     grows by  alpha m                        |u|^2  grows by  2 c <u, Delta> + c^2 |Delta|^2
+        primal   grows by  g_t(w_t) + sigma / 2 s_t^2 |u|^2, where updates shrink the weights
+
     NaN: some number would not be finite, and no weight has changed. The gap is cleared.
     """
     t = int(scalar[T]) + 1

@@ -60,7 +60,7 @@ class ThreadTeam:
             self._left = True
             raise
 
-    def meet(self, rank: int) -> None:
+    def barrier(self, rank: int) -> None:
         """Wait in a part until all threads have called this as often; all parts must call it equally often.
 
         A waiting thread polls, because that takes less time than being woken.

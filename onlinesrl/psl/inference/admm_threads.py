@@ -110,11 +110,11 @@ class TeamRounds(Rounds):
         problem, iterate, parts = self.problem, self.iterate, len(self._iterates)
         for _ in range(n):
             admm_parts.x_update(problem, iterate, self._gradients, rank, threads, *step)
-            self._team.meet(rank)
+            self._team.barrier(rank)
             for k in range(rank, parts, threads):
                 arguments = problem, self._iterates[k], self._run_end
                 admm_parts.dual_update(*arguments, k, parts, *step)
-            self._team.meet(rank)
+            self._team.barrier(rank)
 
     def solve(
         self, y: Floats, dual: Floats, control: Floats, until: Until

@@ -89,7 +89,7 @@ def test_threads_of_a_team_meet():
         for n in range(200):
             came[rank] = n
             seen.append(n - min(came))
-            team.meet(rank)
+            team.barrier(rank)
 
     with ThreadTeam(3) as team:
         team.run(part)
@@ -103,20 +103,20 @@ def test_who_is_to_meet_a_thread_that_has_an_error_does_not_wait(where):
     def part(rank, threads):
         if rank == where:
             raise Odd(rank)
-        team.meet(rank)
+        team.barrier(rank)
         raise AssertionError(rank)
 
     with ThreadTeam(3) as team:
         with pytest.raises(Odd, match=str(where)):
             team.run(part)
-        team.run(lambda rank, threads: team.meet(rank))
+        team.run(lambda rank, threads: team.barrier(rank))
 
 
 def test_ctrl_c_ends_a_meeting():
     def part(rank, threads):
         if rank == 0:
             signal.raise_signal(signal.SIGINT)
-        team.meet(rank)
+        team.barrier(rank)
 
     with pytest.raises(KeyboardInterrupt), ThreadTeam(2) as team:
         team.run(part)
