@@ -5,7 +5,7 @@
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import ModuleError, Unsolved
-from onlinesrl.core.evaluation.own_metric import Metric
+from onlinesrl.core.evaluation.own_metric import Metric, true_atoms
 from onlinesrl.core.example import Example
 from onlinesrl.core.io.config_types import AnyPath, Count, File, Natural, Positive
 from onlinesrl.core.jit.decorators import kernel
@@ -57,4 +57,5 @@ __all__ = [
     "UpdateParams",
     "Watch",
     "kernel",
+    "true_atoms",
 ]

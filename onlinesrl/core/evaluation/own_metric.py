@@ -5,7 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Annotated, Any, TypeAlias
 
+from onlinesrl.core.example import Rows, arguments, number_of
 from onlinesrl.core.io.config_section import Kinds, Section
+
+
+def true_atoms(atoms: Rows | None, predicate: str) -> set[tuple[str, ...]]:
+    """Return the true atoms of a predicate in a prediction or a truth, their constants as text.
+
+    A whole number and its text are one constant. In PSL those above 1/2 are true.
+    """
+    return {
+        tuple(map(str, arguments(atom)))
+        for atom in (atoms or {}).get(predicate, ())
+        if (number_of(atom) or 0.0) > 0.5 or number_of(atom) is None
+    }
 
 
 class Metric(Section, ABC):
