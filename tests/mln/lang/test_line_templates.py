@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import ModelError
-from onlinesrl.logic.ast import Constant, Variable, replace_terms, terms
+from onlinesrl.logic.ast import Constant, Variable, replace_terms
 from onlinesrl.logic.text import quote, show
 from onlinesrl.mln.lang import line_templates
 from onlinesrl.mln.lang.clausal_form import plus_variables
@@ -151,22 +151,3 @@ def test_a_file_with_families_means_the_same_as_without(lines):
             for shape, first, second, weight in lines
         )
     )
-
-
-def test_a_file_of_thousands_of_weights():
-    fields = ["Author", "Title", "Venue"]
-    forms = [
-        f"{left} => InField({variable}, {field})"
-        for field in fields
-        for variable in "ijklm"
-        for left in (f"Token({{}}, {variable})", f"!Rain ^ Token({{}}, {variable}) ^ Snow")
-    ]
-    lines = [f"{n % 97 / 8} {forms[n % 30].format(quote(f'word {n}'))}" for n in range(6_000)]
-    program = parse(DECLARED + "\n".join(lines))
-    assert len(program.rules) == 10
-    assert sum(len(rule.table) for rule in program.rules) == 6_000
-    assert program.types["word"] == tuple(f"word {n}" for n in range(6_000))
-    assert {rule.text for rule in program.rules} >= {"Token(+c1, i) => InField(i, +c2)"}
-    expected = sum(n % 97 / 8 for n in range(6_000))
-    assert sum(weight for rule in program.rules for _, weight in rule.table) == expected
-    assert all(len(list(terms(rule.formula))) == 4 for rule in program.rules)

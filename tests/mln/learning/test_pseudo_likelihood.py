@@ -44,21 +44,12 @@ def features(program, world):
     return np.concatenate(total)
 
 
-def test_it_is_the_sum_of_conditional_probabilities():
+def test_the_gradient_is_that_of_finite_differences():
     world = world_of(SMALL, [GroundAtom(*atom, True, 0) for atom in TRUE])
-    weights, expected = np.array([0.7, -0.3, 1.1, 0.4]), 0.0
-    for name in ("Friends", "Smokes"):
-        true = {*map(tuple, world.tables[name].rows.tolist())}
-        for atom in np.ndindex(*(3,) * world.tables[name].rows.shape[1]):
-            rows = np.array(sorted(true ^ {atom}), np.int64).reshape(-1, len(atom))
-            flipped = features(SMALL, world.changed({name: rows}))
-            expected -= np.logaddexp(0.0, weights @ (flipped - features(SMALL, world)))
-    found = changes(SMALL, world, ("Friends", "Smokes"))
-    value, gradient = found.value(weights)
-    assert value == pytest.approx(expected)
-    for k, step in enumerate(np.eye(4) * 1e-6):
-        slope = (found.value(weights + step)[0] - found.value(weights - step)[0]) / 2e-6
-        assert gradient[k] == pytest.approx(slope, abs=1e-6)
+    found, weights = changes(SMALL, world, ("Friends", "Smokes")), np.array([0.7, -0.3, 1.1, 0.4])
+    for slope, step in zip(found.value(weights)[1], np.eye(4) * 1e-6, strict=True):
+        difference = found.value(weights + step)[0] - found.value(weights - step)[0]
+        assert slope == pytest.approx(difference / 2e-6, abs=1e-6)
 
 
 def test_both_optimizers_find_the_same_weights():
