@@ -13,6 +13,7 @@ import pytest
 import onlinesrl as srl
 from onlinesrl.core.errors import DataError, Infeasible, UsageError
 from onlinesrl.core.io import checkpoint_file
+from tests.conftest import tiers
 from tests.support.linked_papers import MARKOV
 
 TRUST = """
@@ -74,7 +75,7 @@ def digest(world):
     return repr((sorted(world.answer().items()), [*world.certificate]))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@tiers("seed", 0, 1)
 def test_after_every_step_the_answer_of_a_cold_start(seed):
     story, model, shown, rules = Story(seed), srl.Model(TRUST, "psl"), {}, Counter()
     world = srl.World(model, "Trusts")
@@ -133,7 +134,7 @@ def other_rules(rng):
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
+@tiers("seed", 0, 1)
 def test_rules_come_and_go_and_have_other_weights(tmp_path, seed):
     story, rng, text = Story(seed), np.random.default_rng(seed), TRUST
     world = srl.World(srl.Model(TRUST, "psl"), "Trusts")
@@ -370,39 +371,6 @@ def test_conflicts_that_only_hold_together_are_resolved_together():
 
 def targets(answer):
     return answer.get("Has", {})
-
-
-def test_a_markov_logic_world_has_the_most_probable_state_of_a_cold_start():
-    model, rng = srl.Model(MARKOV), np.random.default_rng(0)
-    world, seen, refused = srl.World(model, "Has"), {"Link": {}, "Has": {}, "Score": {}}, 0
-    for _ in range(40):
-        name = str(rng.choice(["Link", "Link", "Has", "Score"]))
-        one, other = rng.choice(6, 2).tolist()
-        atom = {"Link": (one, other), "Has": (one, "Vision"), "Score": (one,)}[name]
-        gone = atom in seen[name]
-        value = float(rng.integers(-4, 5)) if name == "Score" else 1.0
-        before, certificate = targets(world.answer()), world.certificate
-        new = {key: dict(rows) for key, rows in seen.items()}
-        if gone:
-            del new[name][atom]
-        else:
-            new[name][atom] = value
-        try:
-            delta = world.apply(
-                **{"remove" if gone else "add": {name: [atom] if gone else {atom: value}}}
-            )
-        except Infeasible:
-            refused += 1
-            assert (targets(world.answer()), world.certificate) == (before, certificate)
-            with pytest.raises(Infeasible):
-                srl.infer(model, new, "Has")
-            continue
-        seen, after = new, targets(world.answer())
-        assert len(delta) == sum(before.get(x) != after.get(x) for x in {**before, **after})
-        assert delta.certificate.certified
-        assert delta.certificate.gap == 0.0
-        assert after == targets(srl.infer(model, seen, "Has", closed=["Link"]))
-    assert refused
 
 
 def test_a_markov_logic_world_may_list_its_targets(tmp_path):
@@ -766,7 +734,7 @@ def test_what_a_markov_logic_world_has_not():
         srl.World(srl.Model("P(t)\nP(x) v P(y)"), "P")
 
 
-@pytest.mark.parametrize("seed", range(2))
+@tiers("seed", 0, 1)
 def test_a_loaded_world_goes_on_bit_for_bit(tmp_path, seed):
     story = Story(seed)
     world = srl.World(srl.Model(TRUST, "psl"), "Trusts")
@@ -868,7 +836,7 @@ def test_why_a_value_is_what_it_is():
         world.explain("Trusts(a, c)")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@tiers("seed", 0, 1)
 def test_why_an_atom_is_true_as_a_learner_with_these_weights_says_it(seed):
     text = (
         MARKOV
