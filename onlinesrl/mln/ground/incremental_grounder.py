@@ -623,7 +623,8 @@ def atoms_of(literals: GroundLiterals) -> Iterator[GroundAtom]:
 
 
 def _ground(atom: Atom, binding: Binding) -> GroundAtom:
-    return atom.predicate, tuple([_constant(term, binding) for term in leaves(atom)])
+    named = [binding[x.name] if isinstance(x, Variable) else x.name for x in leaves(atom)]
+    return atom.predicate, tuple(named)
 
 
 def _matched(atom: Atom, constants: Constants, binding: Binding) -> Binding | None:

@@ -159,7 +159,7 @@ class Group:
 
 def leaves(atom: Atom) -> tuple[Leaf, ...]:
     """Return the terms of an atom of a clause; compound terms are already replaced by names."""
-    return cast(tuple[Leaf, ...], atom.terms)
+    return cast("tuple[Leaf, ...]", atom.terms)
 
 
 def _name(term: Leaf) -> str:
