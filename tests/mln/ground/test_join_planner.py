@@ -11,7 +11,8 @@ from onlinesrl.mln.ground.join_planner import Plan, compile_program
 from onlinesrl.mln.lang.reader import parse
 from tests.support.paths import REPO
 
-PROGRAMS = sorted((REPO / "tests" / "programs").glob("*.mln"))
+EVERY = sorted((REPO / "tests" / "programs").glob("*.mln"))
+PROGRAMS = [path for path in EVERY if "//?" in path.read_text()]
 
 
 def marked(text: str, mark: str) -> list[str]:
