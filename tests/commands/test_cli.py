@@ -430,7 +430,6 @@ COMMANDS = [
     "weights {run}",
     "explain {run} --id online-max-margin-01 --tries 5",
     "infer --model {mln} --query Smokes --closed Friends",
-    "infer --model {mln} --query Smokes --closed Friends --stats",
     "count --model {mln}",
     "learn {learn} --fresh",
     "compare {config} --folds 2 --output {run}/compared --fresh --workers 1",

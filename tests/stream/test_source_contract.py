@@ -38,7 +38,7 @@ def in_files(path: Path, lines: Sequence[bytes]) -> None:
 
 
 def in_tables(path: Path, lines: Sequence[bytes], as_text: bool = False) -> None:
-    write_tables(path, lines, 3)
+    write_tables(path, lines, 2)
     if as_text:
         tables_as_csv(path)
 
@@ -58,6 +58,8 @@ def in_tables(path: Path, lines: Sequence[bytes], as_text: bool = False) -> None
 )
 def kind(request: pytest.FixtureRequest, citations: list[bytes], tmp_path: Path) -> Kind:
     values = [{**json.loads(line), "id": n, "group": None} for n, line in enumerate(citations[:30])]
+    for value in values:
+        value["evidence"] = {"Token": value["evidence"]["Token"]}
     lines = [json.dumps(value).encode() + b"\n" for value in values]
     (tmp_path / "orders.mln").write_text(MODEL)
     model = {"model": str(tmp_path / "orders.mln"), "query": "Returned", "metrics": {}}
