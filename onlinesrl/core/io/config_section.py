@@ -168,7 +168,7 @@ class Kinds:
             points = {point.name: point.value for point in entry_points(group=self.group)}
             if name not in points:
                 names = ", ".join(map(repr, [*self.own, *sorted(points)]))
-                raise self._wrong(f"expected {names} or module:Class".replace("  or", ""))
+                raise self._wrong(f"expected {names + ' or ' if names else ''}module:Class")
             section = self._imported(points[name], imports=True)
         if not isinstance(section, type) or not issubclass(section, self.base):
             raise self._wrong(f"expected a subclass of onlinesrl.modules.{self.base.__name__}")

@@ -1,6 +1,6 @@
 """The engines of Markov logic, in one table: a section of the configuration for each.
 
-An engine is one file of this folder and one section here, listed in ``AnyMlnEngine``. The methods of the
+An engine is one file of this folder and one section here, listed in ``ENGINES``. The methods of the
 command ``infer`` and of batch learning follow from the sections.
 """
 

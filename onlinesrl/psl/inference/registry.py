@@ -1,6 +1,6 @@
 """The engines of PSL, in one table: a section of the configuration for each.
 
-An engine is one file of this folder, and one section here, which stands in ``AnyPslEngine``. A run makes its
+An engine is one file of this folder, and one section here, which stands in ``ENGINES``. A run makes its
 engine of the section ``inference``. The command ``infer`` takes the name of an engine for its method.
 """
 
