@@ -28,7 +28,6 @@ def predict(
     from onlinesrl.runs import evaluation
     from onlinesrl.runs.config.loading import load
     from onlinesrl.runs.run import trained_learner
-    from onlinesrl.stream.predictions import answer
 
     settings = load(config, set_)
     settings.check_examples()
@@ -40,14 +39,14 @@ def predict(
                 if prediction is None:
                     stream.flush()
                 else:
-                    stream.write(answer(*prediction) + b"\n")
+                    stream.write(prediction.answer + b"\n")
         return
     from onlinesrl.stream.sinks.parquet import new_tables
 
     rows = new_tables(tables, settings.argument_types())
     for prediction in predictions:
         if prediction is not None:
-            rows.write(*prediction)
+            rows.write(prediction)
         if rows.due:
             rows.flush()
     rows.flush()

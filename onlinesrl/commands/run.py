@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Annotated
 
 import typer
 
 from onlinesrl.commands.common import STARTED, AllowHost, ConfigPath, Overrides
-
-if TYPE_CHECKING:
-    from onlinesrl.runs.http.metrics import Exporter
 
 
 def run(
@@ -43,34 +40,26 @@ def run(
     from onlinesrl.runs import run as run_module
     from onlinesrl.runs.console import say
     from onlinesrl.runs.progress import print_summary
+    from onlinesrl.stream.checkpoints import FOLDER as CHECKPOINTS
 
     seconds = time.perf_counter() - STARTED
-    with _exporter(metrics_host, metrics_port, allow_host, say) as exporter:
-        options = run_module.Options(fresh, strict, _until(until), exporter)
+    options = run_module.Options(fresh, strict, _until(until))
+    with ExitStack() as stack:
+        if metrics_port is not None:
+            from onlinesrl.runs.http.metrics import RunMonitor, state_routes
+            from onlinesrl.runs.http.server import At, Server
+
+            names = "--metrics-host {} --metrics-port {}"
+            server = stack.enter_context(Server(At(metrics_host, metrics_port, allow_host, names)))
+            monitor = RunMonitor(settings.output / CHECKPOINTS)
+
+            def locked() -> None:
+                server.start(state_routes(monitor))
+                say(f"metrics at {server.address}/metrics")
+
+            options = replace(options, monitor=monitor, locked=locked)
         summary = run_module.run(settings, options, seconds, say)
     print_summary(summary, sys.stdout)
-
-
-@contextmanager
-def _exporter(
-    host: str, port: int | None, allow_host: list[str], say: Callable[[str], None]
-) -> Iterator[Exporter | None]:
-    """Serve metrics where a port is given, once the run has its folder."""
-    if port is None:
-        yield None
-        return
-    from onlinesrl.runs.http.metrics import Exporter
-    from onlinesrl.runs.http.server import At
-
-    at = At(host, port, allow_host, "--metrics-host {} --metrics-port {}")
-    with Exporter(at) as exporter:
-
-        def begin() -> None:
-            exporter.start()
-            say(f"metrics at {exporter.server.address}/metrics")
-
-        exporter.locked = begin
-        yield exporter
 
 
 def _until(text: str | None) -> str | int | None:

@@ -6,7 +6,7 @@ Seconds are in summaries and checkpoints only, never in results that must be rep
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -54,10 +54,15 @@ class Slowest:
             self._now = None
         seconds = round(time.monotonic() - started, 3)
         if len(self.found) < KEPT or seconds > self.found[-1]["seconds"]:
-            record_ = {"id": example, "seconds": seconds, "atoms": atoms, "route": route()}
-            self.found = sorted([*self.found, record_], key=lambda record: -record["seconds"])[
-                :KEPT
-            ]
+            self.add([{"id": example, "seconds": seconds, "atoms": atoms, "route": route()}])
+
+    def restore(self, found: Sequence[dict[str, Any]]) -> None:
+        """Have those of an earlier process, or none."""
+        self.found = [*found]
+
+    def add(self, found: Sequence[dict[str, Any]]) -> None:
+        """Add those of another process."""
+        self.found = sorted([*self.found, *found], key=lambda one: -one["seconds"])[:KEPT]
 
     def tell(self, working: Callable[[str, float], object]) -> None:
         """Call ``working`` with the current example and the seconds it has taken."""

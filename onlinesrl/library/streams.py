@@ -6,6 +6,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from onlinesrl.logic.tables import connect
 from onlinesrl.runs.config import loading as configuration
 from onlinesrl.runs.console import told_to
 from onlinesrl.runs.progress import Shows
+from onlinesrl.stream.observer import Progress
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.sources.parquet import lines
 
@@ -36,7 +38,7 @@ def read(
     source.mapping, and makes examples of rows and other records. A bad record raises DataError, with its
     place; or ``bad`` is called with the message, and reading goes on. Raises ConfigError for a bad mapping.
     """
-    from onlinesrl.stream.decoding import ExampleReader
+    from onlinesrl.stream.decoding import ExampleReader, RecordDecoder
     from onlinesrl.stream.mapping import Mapper, MappingSection
     from onlinesrl.stream.record_form import RecordForm
     from onlinesrl.stream.sources.files import FileSource
@@ -59,11 +61,8 @@ def read(
     if mapping is not None:
         mapper = Mapper(configuration.section_of(MappingSection, mapping, "mapping"))
         form = RecordForm(mapper, say=lambda message: warnings.warn(message, OnlinesrlWarning, 2))
-    reader = ExampleReader(source, names_of(query, "query"), form=form)
-    for item in reader.read():
-        if item is None:
-            continue
-        record, content = item
+    decoder = RecordDecoder(names_of(query, "query"), source.max_bytes, form=form)
+    for record, content in chain.from_iterable(ExampleReader(source, decoder).read()):
         if isinstance(content, Example):
             yield content
         elif isinstance(content, ExampleError):
@@ -157,14 +156,12 @@ class _Callback(Shows):
         self.call = call
         self.next = 0.0
 
-    def due(self, examples: int) -> bool:
-        """Tell whether some time has passed."""
-        return time.monotonic() >= self.next
-
-    def update(self, snapshot: Mapping[str, Any], rate: float) -> None:
-        """Call the function with a line of metrics and the ``rate``, in examples per second."""
-        self.next = time.monotonic() + _SECONDS
-        self.call({**snapshot, "rate": rate})
+    def batch(self, progress: Progress) -> None:
+        """Call the function with a line of metrics and the rate, in examples per second."""
+        if time.monotonic() >= self.next:
+            self.next = time.monotonic() + _SECONDS
+            rate = progress.examples / max(progress.seconds, 1e-9)
+            self.call({**progress.line(), "rate": rate})
 
 
 def _nothing(message: object) -> None:

@@ -18,9 +18,8 @@ from onlinesrl.core.learner import Learner
 from onlinesrl.core.parallel.config import opened
 from onlinesrl.core.parallel.executors import Forks
 from onlinesrl.core.parallel.task_result import DEATHS
-from onlinesrl.logic.dialect import dialect_of
 from onlinesrl.runs.config.schema import Config, DistributeSection
-from onlinesrl.runs.inputs import background
+from onlinesrl.runs.inputs import background, record_decoder
 from onlinesrl.stream.crash_notes import CrashNote, CrashNotes
 from onlinesrl.stream.decoding import ExampleReader
 from onlinesrl.stream.distributed import worker
@@ -106,12 +105,7 @@ def _learned(common: Common, part: Part, note: CrashNote | None = None) -> Learn
     source = config.source
     learner = made(common.recipe)
     reader = ExampleReader(
-        pieces_of(source, part.pieces),
-        config.query,
-        source.only,
-        source.without,
-        dialect=dialect_of(config.dialect),
-        decoder=learner,
-        form=source.form(),
+        pieces_of(source, part.pieces), record_decoder(config, source.form(), learner)
     )
-    return worker.learn(learner, common.state, reader, part.position, common.asked, note)
+    with closing(reader.source):
+        return worker.learn(learner, common.state, reader, part.position, common.asked, note)

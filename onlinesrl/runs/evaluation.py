@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,20 @@ from onlinesrl.core.errors import DataError, ExampleError, shortened
 from onlinesrl.core.evaluation.own_metric import Metric
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Example, Label, ambiguous_labels
-from onlinesrl.core.learner import Learner, Outcome, scored
+from onlinesrl.core.learner import Learner, scored
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import say, warn
 from onlinesrl.runs.inputs import make_reader
 from onlinesrl.runs.run import compile_kernels, new_learner, trained_learner
 from onlinesrl.stream.batching import Pace
-from onlinesrl.stream.decoding import READ_BYTES, Decoded, ExampleReader, micro_batch
+from onlinesrl.stream.decoding import Decoded, ExampleReader
 from onlinesrl.stream.group_filter import Choice
 from onlinesrl.stream.late_labels import with_labels
 from onlinesrl.stream.optional_names import OptionalNames
+from onlinesrl.stream.predictions import Result
 from onlinesrl.stream.process_batch import process_batch
 from onlinesrl.stream.records import Record
+from onlinesrl.stream.source import READ_BYTES
 
 SHOWN_PLACES = 3
 CHECK_PATIENCE = "3s"
@@ -33,9 +36,7 @@ CHECK_PATIENCE = "3s"
 _DETAIL = re.compile(r"\([^()]*\)|[0-9]+")
 
 
-def predictions(
-    learner: Learner, config: Config, metrics: Metrics
-) -> Iterator[tuple[Record, Example | ExampleError, Outcome] | None]:
+def predictions(learner: Learner, config: Config, metrics: Metrics) -> Iterator[Result | None]:
     """Predict the configured source without learning; counts are added to ``metrics``.
 
     Yields None when all that is there for now has been predicted.
@@ -43,13 +44,12 @@ def predictions(
     compile_kernels(learner, say)
     reader = make_reader(config)
     for batch in _batches(reader, config.batch):
-        if batch is None:
+        if not batch:
             yield None
-            continue
-        for record, example, outcome in _step(learner, batch, metrics, config.metrics.own):
-            if outcome.error is not None:
-                warn(f"{record.file}:{record.line}: {outcome.error}")
-            yield record, example, outcome
+        for result in _step(learner, batch, metrics, config.metrics.own):
+            if (error := result.outcome.error) is not None:
+                warn(f"{result.record.file}:{result.record.line}: {error}")
+            yield result
     complain(reader.choice, not metrics.examples)
     for complaint in metrics.complaints(config.query):
         warn(complaint)
@@ -73,7 +73,7 @@ def complain(choice: Choice, nothing: bool) -> None:
 
 def _step(
     learner: Learner, batch: list[Decoded], metrics: Metrics, own: Mapping[str, Metric]
-) -> Iterator[tuple[Record, Example | ExampleError, Outcome]]:
+) -> Iterator[Result]:
     """Predict a micro-batch, and clear it; labels in it are skipped."""
     examples = [
         (record, content) for record, content in batch if not isinstance(content, Label | None)
@@ -83,26 +83,17 @@ def _step(
     metrics.add(tally, len(examples))
     metrics.score(own, scored([example for _, example in examples], outcomes))
     for (record, example), outcome in zip(examples, outcomes, strict=True):
-        yield record, example, outcome
+        yield Result(record, example, outcome)
 
 
-def _batches(reader: ExampleReader, most: int) -> Iterator[list[Decoded] | None]:
-    """Read a source in micro-batches; None: there is no more for now."""
-    items, pace = _read(reader), Pace()
-    while True:
-        batch, dry = micro_batch(items, min(most, pace.most))
-        if not batch and not dry:
-            return
-        with pace.taking(len(batch)):
-            yield batch
-        if dry:
-            yield None
-
-
-def _read(reader: ExampleReader) -> Iterator[Decoded | None]:
-    """Read a source to its end, and close it; None: there is no more for now."""
+def _batches(reader: ExampleReader, most: int) -> Iterator[list[Decoded]]:
+    """Read a source in micro-batches; an empty one: there is no more for now."""
+    pace = Pace()
     with closing(reader.source):
-        yield from reader.read(reader.source.open(None))
+        reader.open()
+        while (batch := reader.next_batch(min(most, pace.most))) is not None:
+            with pace.taking(batch.records):
+                yield batch.items
 
 
 def evaluate(config: Config, trained: Path) -> dict[str, Any]:
@@ -174,9 +165,9 @@ def first_examples(
         return first
     source = config.source.model_copy(update={"patience": CHECK_PATIENCE})
     reader = make_reader(config.model_copy(update={"source": source}))
-    if reader.form is not None:
-        reader.form.names = names
-    for record, content in filter(None, _read(reader)):
+    if reader.decoder.form is not None:
+        reader.decoder.form.names = names
+    for record, content in chain.from_iterable(reader.read()):
         name = str(content.id) if isinstance(content, Example | Label) else ""
         if isinstance(content, Label):
             if name in awaited or len(first) < most:
@@ -214,7 +205,7 @@ def labelled_examples(
     reader = make_reader(config)
 
     def contents() -> Iterator[tuple[Record, Example | Label]]:
-        for record, content in filter(None, _read(reader)):
+        for record, content in chain.from_iterable(reader.read()):
             if isinstance(content, ExampleError):
                 refuse(record, content)
             elif content is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -122,15 +123,13 @@ def _settings_of(trained: Path, overrides: Sequence[str]) -> Config:
 def find(config: Config, name: str) -> Example:
     """Return the first example of the configured source with an id. Raises ExplanationError."""
     reader, ids, count = make_reader(config), list[str](), 0
-    with closing(reader.source):
-        for item in reader.read(reader.source.open(None)):
-            example = None if item is None else item[1]
-            if not isinstance(example, Example):
-                continue
-            if str(example.id) == name:
-                return example
-            count += 1
-            ids += [printable(str(example.id))] * (len(ids) < SHOWN_IDS)
+    for _, example in chain.from_iterable(reader.read()):
+        if not isinstance(example, Example):
+            continue
+        if str(example.id) == name:
+            return example
+        count += 1
+        ids += [printable(str(example.id))] * (len(ids) < SHOWN_IDS)
     contents = f"its {count:,} examples begin with {', '.join(ids)}" if ids else "it has no example"
     raise ExplanationError(f"the source has no example with the id {name}; {contents}")
 

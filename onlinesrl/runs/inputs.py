@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,12 +16,13 @@ from onlinesrl.logic.dialect import Dialect, dialect_of
 from onlinesrl.logic.tables import load_atoms
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import warn
-from onlinesrl.stream.decoding import Decoder, ExampleReader
+from onlinesrl.stream.decoding import Decoder, ExampleReader, RecordDecoder
 from onlinesrl.stream.distributed.splits import cut as cut_shards
+from onlinesrl.stream.group_filter import Choice
+from onlinesrl.stream.record_form import RecordForm
 from onlinesrl.stream.run_folder import RunFolder
 from onlinesrl.stream.source import Source, SourceContext, SourceSection
-from onlinesrl.stream.sources.request_queue import Requests
-from onlinesrl.stream.world_changes import ChangeDecoder, ChangeReader
+from onlinesrl.stream.world_changes import ChangeDecoder, ChangeRecords
 
 Stopping: TypeAlias = Callable[[], bool]
 """Tells whether the run was asked to stop."""
@@ -33,13 +33,13 @@ def make_reader(
     until: str | int | None = "end",
     folder: RunFolder | None = None,
     stopping: Stopping = lambda: False,
-    requests: Requests | None = None,
     decoder: Decoder | None = None,
+    made: Callable[[SourceContext, RecordDecoder], Source] | None = None,
 ) -> ExampleReader:
     """Return the reader of the configured source; with a run folder, it keeps notes there.
 
-    If there are ``requests`` of clients, these are the source. The ``decoder``, a learner, is not used
-    where labels come separately: an example that waits for its label stays whole.
+    The source is ``made`` otherwise where requests of clients take its place. The ``decoder``, a learner, is
+    not used where labels come separately: an example that waits for its label stays whole.
     """
     source, labels = config.source, config.labels
     topics = [labels.topic] if labels is not None and labels.topic is not None else []
@@ -47,16 +47,27 @@ def make_reader(
     setting = SourceContext(
         folder, until, stopping, warn, topics, source.max_bytes, config.batch, retention
     )
+    records = record_decoder(config, source.form(setting), decoder)
+    if made is not None:
+        return ExampleReader(made(setting, records), records)
     cut = config.distribute if folder is not None else None
-    return (ChangeReader if config.world else ExampleReader)(
-        (requests or source).make(setting) if cut is None else cut_shards(source, cut.shards),
+    origin = source.make(setting) if cut is None else cut_shards(source, cut.shards)
+    return ExampleReader(origin, records)
+
+
+def record_decoder(
+    config: Config, form: RecordForm | None, decoder: Decoder | None
+) -> RecordDecoder:
+    """Return the decoder of the records of a run, which have a ``form``."""
+    source, labels = config.source, config.labels is not None
+    return (ChangeRecords if config.world else RecordDecoder)(
         () if config.world else config.query,
-        source.only,
-        source.without,
-        labels is not None,
+        source.max_bytes,
+        Choice(source.only, source.without),
+        labels,
         dialect_of(config.dialect),
-        ChangeDecoder() if config.world else decoder if labels is None else None,
-        source.form(setting),
+        ChangeDecoder() if config.world else None if labels else decoder,
+        form,
     )
 
 
@@ -72,20 +83,14 @@ def examples_of(
     ``misfit`` of a key of the source, and a reason, for a group that no example has.
     """
     setting = SourceContext(None, "end", lambda: False, warn, [], source.max_bytes, 1)
-    reader = ExampleReader(
-        source.make(setting),
-        query,
-        source.only,
-        source.without,
-        dialect=dialect,
-        form=source.form(setting),
+    choice = Choice(source.only, source.without)
+    decoder = RecordDecoder(
+        query, source.max_bytes, choice, dialect=dialect, form=source.form(setting)
     )
-    place = ""
-    with closing(reader.source):
-        for item in reader.read(reader.source.open(None)):
-            if item is None:
-                continue
-            record, example = item
+    reader, place = ExampleReader(source.make(setting), decoder), ""
+    for items in reader.read():
+        for record, content in items:
+            example = content
             place = record.file if record.kind == "db" else f"{record.file}:{record.line}"
             if isinstance(example, ExampleError):
                 raise _placed(place, example)

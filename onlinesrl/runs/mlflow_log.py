@@ -11,6 +11,7 @@ from typing import Any
 
 from onlinesrl.core.io.atomic_write import read_plain, write_atomic
 from onlinesrl.stream.daemon_calls import RemoteCalls
+from onlinesrl.stream.observer import Observer, Progress
 
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
 """Unless the environment says otherwise; MLflow's own would have a run wait for minutes."""
@@ -18,7 +19,7 @@ MOST_LINES = 1000
 """So many lines of metrics may wait while MLflow is away."""
 
 
-class MlflowLog:
+class MlflowLog(Observer):
     """Logs each line of metrics to a run of MLflow, with the number of examples as its step.
 
     A thread of its own does so. ``file`` has the id of MLflow's run, which a resumed run goes on with. What
@@ -36,6 +37,11 @@ class MlflowLog:
         self._client: Any = None
         self._calls = RemoteCalls("metrics are not logged to MLflow", MOST_LINES, warn)
 
+    def batch(self, progress: Progress) -> None:
+        """Log the line of metrics that was written, if one was."""
+        if progress.written is not None:
+            self.log(progress.written)
+
     def log(self, line: Mapping[str, Any]) -> None:
         """Log the numbers of a line."""
         now, step = int(time.time() * 1000), line["examples"]
@@ -46,7 +52,7 @@ class MlflowLog:
         ]
         self._calls.begin(partial(self._log, metrics))
 
-    def end(self, finished: bool, stopping: Callable[[], bool]) -> None:
+    def close(self, finished: bool, stopping: Callable[[], bool]) -> None:
         """Say to MLflow that the run has finished, or was stopped; wait a limited time for its answer."""
         self._calls.begin(partial(self._end, "FINISHED" if finished else "KILLED"))
         if not self._calls.end(stopping):

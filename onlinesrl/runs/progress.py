@@ -16,6 +16,7 @@ from onlinesrl.core import search_status
 from onlinesrl.core.errors import printable
 from onlinesrl.core.evaluation.metric_table import METRIC_TABLE
 from onlinesrl.runs.console import acknowledge
+from onlinesrl.stream.observer import Observer, Progress
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -32,7 +33,7 @@ SEARCH_SHOWN, SEARCH_ADVISED = 5.0, 60.0
 """Seconds after which a search is shown, and after which there is advice."""
 
 
-class Shows:
+class Shows(Observer):
     """What shows the progress of a run; a context manager. These methods show nothing."""
 
     def __enter__(self) -> Self:
@@ -41,21 +42,11 @@ class Shows:
     def __exit__(self, *_: object) -> None:
         return
 
-    def due(self, examples: int) -> bool:
-        """Tell whether ``update`` would show something now; this is cheap."""
-        return False
-
-    def update(self, snapshot: Snapshot, rate: float) -> None:
-        """Show a line of metrics, and ``rate`` in examples per second, if it is due."""
-
     def working(self, example: str, seconds: float) -> None:
         """Show the example being solved."""
 
     def stopping(self) -> None:
         """Show that a signal has asked to stop; for signal handlers."""
-
-    def saved(self) -> None:
-        """Note that a checkpoint has been written just now."""
 
 
 class Display(Shows):
@@ -88,16 +79,13 @@ class Display(Shows):
         """Clear the table, if there is one."""
         self._view.stop()
 
-    def due(self, examples: int) -> bool:
-        """Tell whether ``update`` would draw now; this is cheap."""
-        return examples >= self._next_examples or self._clock() >= self._next_time
-
-    def update(self, snapshot: Snapshot, rate: float) -> None:
-        """Show a line of metrics, and ``rate`` in examples per second, if a line is due."""
-        examples = snapshot["examples"]
-        if not self.due(examples):
+    def batch(self, progress: Progress) -> None:
+        """Show a line of metrics, if one is due."""
+        examples, now = progress.examples, self._clock()
+        if examples < self._next_examples and now < self._next_time:
             return
-        now = self._clock()
+        rate, lag = examples / max(progress.seconds, 1e-9), progress.lag()
+        snapshot = progress.line() | ({"lag": sum(lag.values())} if lag else {})
         self._next_time = now + self._view.seconds
         power = examples >= self._next_examples
         if power:

@@ -25,7 +25,7 @@ from onlinesrl.core.io.atomic_write import storage_errors
 from onlinesrl.logic.database import separate
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.stream.csv_rows import row
-from onlinesrl.stream.decoding import ExampleReader
+from onlinesrl.stream.decoding import RecordDecoder
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.shutdown import ShutdownSignal, Stopped
 from onlinesrl.stream.sources.files import MAX_BYTES, FileSource
@@ -71,7 +71,7 @@ def messages(path: Path, query: Collection[str], dialect: Dialect = ALCHEMY) -> 
     source = FileSource([path])
     if not query and any(file.removesuffix(".gz").endswith(".db") for file in source.files):
         raise UsageError("a .db file needs --query P,Q: the predicates whose atoms are the truth")
-    reader = ExampleReader(source, query, dialect=dialect)
+    decoder = RecordDecoder(query, source.max_bytes, dialect=dialect)
     for record in source.read():
         if record is None:
             continue
@@ -79,7 +79,7 @@ def messages(path: Path, query: Collection[str], dialect: Dialect = ALCHEMY) -> 
         if record.too_long:
             raise DataError(f"{place}: longer than {MAX_BYTES:,} bytes")
         if record.kind != "json":
-            yield from (message_of(value, place) for value in _worlds(reader, record))
+            yield from (message_of(value, place) for value in _worlds(decoder, record))
         elif not record.header:
             yield message_of(record.value, place)
         else:
@@ -90,13 +90,13 @@ def messages(path: Path, query: Collection[str], dialect: Dialect = ALCHEMY) -> 
             yield message_of(value, place)
 
 
-def _worlds(reader: ExampleReader, record: Record) -> Iterator[bytes]:
+def _worlds(decoder: RecordDecoder, record: Record) -> Iterator[bytes]:
     texts = [record.value]
-    if reader.dialect.whole:
+    if decoder.dialect.whole:
         parts = separate(record.value.decode(errors="surrogateescape"))
         texts = [part.encode(errors="surrogateescape") for part in parts]
     for number, text in enumerate(texts, start=1):
-        example = reader.example(msgspec.structs.replace(record, value=text))
+        example = decoder.content(msgspec.structs.replace(record, value=text))
         if isinstance(example, ExampleError):
             raise DataError(f"{record.file}: {example}")
         values = msgspec.to_builtins(example)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import StorageError, printable, shortened
 from onlinesrl.core.evaluation.drift import DriftDetector
-from onlinesrl.core.example import ambiguous_labels
+from onlinesrl.core.example import Example, ambiguous_labels
 from onlinesrl.core.io.restoring import converted, restoring
 from onlinesrl.core.jit.decorators import told_of_compiling
 from onlinesrl.core.language import Program, check_costs, check_query, counted, language_of
-from onlinesrl.core.learner import Learner
+from onlinesrl.core.learner import Answered, Learner
+from onlinesrl.core.parallel.executors import Inline
 from onlinesrl.core.search_status import observed
 from onlinesrl.core.version import __version__
 from onlinesrl.runs.config.fingerprint import (
@@ -35,21 +35,30 @@ from onlinesrl.runs.progress import Display, Shows
 from onlinesrl.runs.summary import read_summary, write_results
 from onlinesrl.stream import checkpoints as checkpoints_module
 from onlinesrl.stream.checkpoint_copies import CheckpointCopies
-from onlinesrl.stream.decoding import Batch, ExampleReader
+from onlinesrl.stream.checkpointer import Checkpointer
+from onlinesrl.stream.crash_notes import CrashNote, run_of
+from onlinesrl.stream.decoding import RecordDecoder
 from onlinesrl.stream.distributed.coordinator import Rounds
+from onlinesrl.stream.group_filter import Choice
 from onlinesrl.stream.late_labels import LabelJoiner
+from onlinesrl.stream.observer import Observer, Progress
+from onlinesrl.stream.output_files import Outputs
 from onlinesrl.stream.run_folder import RunFolder
+from onlinesrl.stream.run_state import RunState
 from onlinesrl.stream.schedule import Schedule
 from onlinesrl.stream.shutdown import ShutdownSignal, Stopped
-from onlinesrl.stream.source import Source
-from onlinesrl.stream.sources.request_queue import Requests
-from onlinesrl.stream.trainer import Trainer
+from onlinesrl.stream.source import Source, SourceContext
+from onlinesrl.stream.sources.request_journal import RequestJournal
+from onlinesrl.stream.sources.request_queue import Answerer, Requests
+from onlinesrl.stream.trainer import Rules, Trainer
 
 if TYPE_CHECKING:
     from onlinesrl.runs.http.metrics import RunMonitor
 
 ALCHEMY = "alchemy"
 """The dialect in which weights are written."""
+FIRST = 100
+"""In so many labelled examples a run looks for labels that may be missing."""
 ENDLESS = 1000
 """After so many examples of a live source, configured groups without examples are reported."""
 
@@ -192,56 +201,58 @@ def _tell_version(saved: checkpoints_module.Checkpoint) -> None:
 # the main job --------------------------------------------------------------------------------------
 
 
-class _Watcher:
-    """Updates the progress display, and the metrics server if there is one."""
-
-    def __init__(self, display: Shows, trainer: Trainer, exporter: RunMonitor | None):
-        self.display = display
-        self.exporter = exporter
-        self.source = trainer.reader.source
-        self.choice = trainer.reader.choice
-        self.told = False
-        self.seconds = trainer.seconds
-        self.started = time.monotonic()
-
-    def running(self, stopper: ShutdownSignal) -> AbstractContextManager[object]:
-        return self.exporter.running(stopper) if self.exporter else nullcontext()
-
-    def processing(self, batch: Batch) -> AbstractContextManager[object]:
-        return self.exporter.processing(batch) if self.exporter else nullcontext()
-
-    def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:
-        if self.source.live and not self.told and self.choice.examples >= ENDLESS:
-            self.told = True
-            for complaint in self.choice.complaints():
-                warn(complaint)
-        if self.exporter is not None:
-            self.exporter.update(snapshot)
-        if self.display.due(examples):
-            elapsed = self.seconds + time.monotonic() - self.started
-            lag = self.source.lag()
-            behind = {"lag": sum(lag.values())} if lag else {}
-            self.display.update(snapshot() | behind, examples / max(elapsed, 1e-9))
-
-    def saved(self) -> None:
-        self.display.saved()
-
-
 @dataclass(frozen=True)
 class Options:
     """The command line options of a run.
 
     ``until`` is "end" (of what is there at the start), "forever", or a total number of examples; None:
-    forever if the source is live. ``exporter`` serves metrics. ``requests`` of clients, if any, are the
-    source. ``display`` shows the progress, by default on standard error.
+    forever if the source is live. ``monitor`` is told how it goes; ``locked`` is called when the run has its
+    folder. ``requests`` of clients, if any, are the source. ``display`` shows the progress, by default on
+    standard error.
     """
 
     fresh: bool = False
     strict: bool = False
     until: str | int | None = None
-    exporter: RunMonitor | None = None
+    monitor: RunMonitor | None = None
     requests: Requests | None = None
     display: Shows | None = None
+    locked: Callable[[], object] = lambda: None
+
+
+class _FirstLabels(Observer):
+    """Warns if the first labelled examples show that labels may be missing."""
+
+    def __init__(self, query: Sequence[str]) -> None:
+        self.query = query
+        self.done = False
+
+    def batch(self, progress: Progress) -> None:
+        """See ``Observer.batch``."""
+        if self.done:
+            return
+        items = (result.item for result in progress.results if result.outcome.prediction)
+        examples = (item.example if isinstance(item, Answered) else item for item in items)
+        labelled = [x for x in examples if isinstance(x, Example) and x.labelled]
+        warnings = [*ambiguous_labels(labelled, self.query)]
+        for warning in warnings:
+            warn(warning)
+        self.done = bool(warnings) or progress.examples >= FIRST
+
+
+class _GroupsMet(Observer):
+    """Warns once, in a run that does not end, of groups that no example has had so far."""
+
+    def __init__(self, choice: Choice) -> None:
+        self.choice = choice
+        self.done = False
+
+    def batch(self, progress: Progress) -> None:
+        """See ``Observer.batch``."""
+        if not self.done and self.choice.examples >= ENDLESS:
+            self.done = True
+            for complaint in self.choice.complaints():
+                warn(complaint)
 
 
 def run(config: Config, options: Options, import_seconds: float, say: Say) -> dict[str, Any]:
@@ -253,41 +264,65 @@ def run(config: Config, options: Options, import_seconds: float, say: Say) -> di
     display = options.display or Display()
     with options.requests or ShutdownSignal() as stopper:
         stopper.subscribe(display.stopping)
-        return _run(config, options, import_seconds, say, stopper, display)
+        if options.monitor is not None:
+            stopper.subscribe(options.monitor.stopping)
+        learner = new_learner(config)
+        with RunFolder(config.output, config.language.suffix) as folder:
+            options.locked()
+            with _copies(config, folder, options, say, stopper) as copies:
+                job = _Job(config, options, learner, folder, stopper, copies, display)
+                return job.run(import_seconds, say)
 
 
-def _run(
-    config: Config,
-    options: Options,
-    import_seconds: float,
-    say: Say,
-    stopper: ShutdownSignal,
-    display: Shows,
-) -> dict[str, Any]:
-    learner = new_learner(config)
-    fingerprint = config.fingerprint(learner.model_text)
-    with RunFolder(config.output, config.language.suffix) as folder, ExitStack() as copying:
-        if options.exporter is not None:
-            options.exporter.locked()
-        requests = options.requests
-        reader = make_reader(
-            config, options.until, folder, lambda: stopper.asked, requests, learner
+class _Job:
+    """A run of a configuration, in its folder."""
+
+    def __init__(
+        self,
+        config: Config,
+        options: Options,
+        learner: Learner,
+        folder: RunFolder,
+        stopper: ShutdownSignal,
+        copies: CheckpointCopies | None,
+        display: Shows,
+    ) -> None:
+        self.config, self.options = config, options
+        self.learner = learner
+        self.folder = folder
+        self.stopper = stopper
+        self.copies = copies
+        self.display = display
+        self.fingerprint = config.fingerprint(learner.model_text)
+        self.labels = (
+            LabelJoiner(config.labels.pending, config.labels.max_bytes) if config.labels else None
         )
-        check_apart(config, reader.source, folder)
-        copies = _copies(config, folder, options, say, stopper)
-        if copies is not None:
-            copying.enter_context(copies)
-        with closing(reader.source):
+        self.observers: list[Observer] = [display]
+        made = None if options.requests is None else self._journal
+        self.reader = make_reader(
+            config, options.until, folder, lambda: stopper.asked, learner, made
+        )
+
+    def _journal(self, setting: SourceContext, decoder: RecordDecoder) -> Source:
+        """Return the journal of what clients send, and let them have their answers."""
+        assert self.options.requests is not None
+        answerer = Answerer(self.options.requests, self.learner, decoder, self.labels)
+        self.observers.append(answerer)
+        return RequestJournal(self.options.requests, answerer, setting)
+
+    def run(self, import_seconds: float, say: Say) -> dict[str, Any]:
+        """Resume, learn until the end or a stop, and write the results; see ``run``."""
+        config, source, folder = self.config, self.reader.source, self.folder
+        check_apart(config, source, folder)
+        with closing(source):
             compile_seconds = 0.0
-            with suppress(Stopped), stopper.waiting():
-                compile_seconds = compile_kernels(learner, say)
-            saved = _accepted(config, folder, reader.source, fingerprint)
-            ended = (
-                saved is not None
-                and saved.header["finished"]
-                and not reader.source.live
-                and not reader.more(saved.header["position"], lambda: stopper.asked)
-            )
+            with suppress(Stopped), self.stopper.waiting():
+                compile_seconds = compile_kernels(self.learner, say)
+            saved = self._accepted()
+            ended = saved is not None and saved.header["finished"] and not source.live
+            if saved is not None and ended:
+                position = saved.header["position"]
+                ended = not self.reader.more(position, lambda: self.stopper.asked)
             summary = read_summary(folder.summary) if ended else None
             if saved is None:
                 folder.order.unlink(missing_ok=True)
@@ -298,19 +333,100 @@ def _run(
                 _tell_version(saved)
                 examples = saved.header["metrics"].get("examples", 0)
                 say(f"resuming from {saved.path.name}, after {examples} examples")
-            trainer = _make_trainer(config, options, learner, reader, folder, stopper, copies)
             log = None
             if config.metrics.mlflow is not None:
                 log = MlflowLog(config.metrics.mlflow, config.output.name, folder.mlflow, warn)
-                trainer.log = log.log
-            _complete(trainer, saved, ended, options, stopper, display)
-        complaints, metrics = trainer.reader.choice.complaints(), trainer.metrics
-        if trainer.finished and not metrics.examples:
+                self.observers.append(log)
+            with ExitStack() as stack:
+                trainer = self._trainer(saved, ended, stack)
+                if not ended:
+                    stack.enter_context(self.display)
+                    tell = self.learner.slowest.tell
+                    with observed(lambda: tell(self.display.working)):
+                        trainer.run(self.stopper)
+                line = trainer.end()
+        if log is not None and line is not None:
+            log.log(line)
+        self._complain(trainer)
+        metrics, finished = trainer.state.metrics, trainer.state.finished
+        if not finished:
+            ending = "stopped" if self.stopper.asked or trainer.enough else "nothing more"
+            say(f"{ending} after {metrics.examples} examples; run it again to resume")
+        timing = {"import_seconds": import_seconds, "compile_seconds": compile_seconds}
+        results = write_results(config, trainer, timing)
+        if log is not None:
+            log.close(finished, lambda: self.stopper.asked)
+        return results
+
+    def _accepted(self) -> checkpoints_module.Checkpoint | None:
+        """Return the newest checkpoint that the source accepts, if there is one."""
+        source, current = self.reader.source, settings(self.config)
+
+        def accepts(saved: checkpoints_module.Checkpoint) -> bool:
+            checkpoints_module.checked(saved, checkpoints_module.RunHeader)
+            check_fingerprint(saved.path, mismatch(saved.header["fingerprint"], self.fingerprint))
+            with restoring(saved.path):
+                position = converted(saved.header["position"], source.Position)
+            accepted = source.accepts(position, saved.number)
+            if isinstance(source, RequestJournal) and source.has_more(position):
+                before = saved.header["settings"]
+                check_settings(saved.path, source.files[-1], mismatch(before, current))
+            return accepted
+
+        return checkpoints_module.latest(self.folder.checkpoints, warn, accepts)
+
+    def _trainer(
+        self, saved: checkpoints_module.Checkpoint | None, ended: bool, stack: ExitStack
+    ) -> Trainer:
+        """Return what learns, resumed; the ``stack`` closes it."""
+        config, options, source = self.config, self.options, self.reader.source
+        sink = config.sink.make(config, lambda: self.stopper.asked, warn)
+        drift = None if config.drift is None else DriftDetector(config.drift)
+        state = RunState(
+            self.learner, self.reader.choice, sink, self.labels, drift, config.metrics.own
+        )
+        outputs = Outputs(self.folder, source.retention)
+        about = {
+            "fingerprint": self.fingerprint,
+            "settings": settings(config),
+            "config": config.as_dict(),
+        }
+        keep = config.checkpoint.keep
+        checkpointer = Checkpointer(self.folder, state, outputs, about, keep, self.copies)
+        crashes = config.limits.crashes if config.distribute is None else 0
+        crash = CrashNote(self.folder.started, run_of(self.fingerprint), crashes)
+        checkpointer.resume(saved)
+        section, until = config.checkpoint, options.until
+        rules = Rules(
+            Schedule(section.examples, section.seconds, config.metrics.every, config.batch),
+            options.strict,
+            config.inference.unsolved == "stop",
+            config.limits.bad_share,
+            until if isinstance(until, int) else None,
+        )
+        self.observers += [_FirstLabels(config.query)]
+        self.observers += [_GroupsMet(self.reader.choice)] if source.live else []
+        self.observers += [] if options.monitor is None else [options.monitor]
+        parts = self.reader, checkpointer, rules, crash, self.observers
+        make: Callable[..., Trainer] = Trainer
+        if config.distribute is not None:
+            rounds = distribution(config, config.distribute, options.strict, until)
+            pool = Inline() if ended else stack.enter_context(rounds.pool())
+            make = partial(Rounds, rounds, pool)
+        trainer = make(*parts)
+        stack.callback(trainer.close)
+        return trainer
+
+    def _complain(self, trainer: Trainer) -> None:
+        """Warn of what is suspicious about a run."""
+        state, config = trainer.state, self.config
+        complaints, metrics = state.choice.complaints(), state.metrics
+        if state.finished and not metrics.examples:
             complaints.append("the source has no example")
         if not config.world:
             complaints += metrics.complaints(config.query)
-        if trainer.labels is not None:
-            complaints += trainer.labels.complaints(ended=trainer.finished)
+        if state.labels is not None:
+            complaints += state.labels.complaints(ended=state.finished)
         elif metrics.unlabelled and not metrics.total.labelled and not config.world:
             complaints.append("no example has `truth`: nothing was learned or scored")
         if not_learned := trainer.line().get("not_learned"):
@@ -318,124 +434,29 @@ def _run(
                 f"labels that were asserted as facts and not learned from: {not_learned}, since their atoms "
                 "were no targets; to learn from one, list it in the `query` of its record"
             )
-        complaints += learner.complaints() if metrics.examples else []
+        complaints += self.learner.complaints() if metrics.examples else []
         for complaint in complaints:
             warn(complaint)
-        if not trainer.finished:
-            ending = "stopped" if stopper.asked or trainer.enough else "nothing more"
-            say(f"{ending} after {metrics.examples} examples; run it again to resume")
-        timing = {"import_seconds": import_seconds, "compile_seconds": compile_seconds}
-        results = write_results(config, trainer, timing)
-        if log is not None:
-            log.end(trainer.finished, lambda: stopper.asked)
-        return results
 
 
-def _complete(
-    trainer: Trainer,
-    saved: checkpoints_module.Checkpoint | None,
-    ended: bool,
-    options: Options,
-    stopper: ShutdownSignal,
-    display: Shows,
-) -> None:
-    """Resume from a checkpoint and learn until the end or a stop.
-
-    Where the run had ``ended`` already, only what follows the last checkpoint is written.
-    """
-    if options.requests is not None:
-        options.requests.serve(trainer.reader, trainer.learner, lambda: trainer.labels)
-    with closing(trainer):
-        trainer.resume(saved)
-        if not ended:
-            if options.exporter is not None:
-                options.exporter.begin(trainer)
-            with display, observed(lambda: trainer.learner.slowest.tell(display.working)):
-                trainer.run(_Watcher(display, trainer, options.exporter), stopper)
-        trainer.end()
-
-
-def _accepted(
-    config: Config, folder: RunFolder, source: Source, fingerprint: dict[str, Any]
-) -> checkpoints_module.Checkpoint | None:
-    """Return the newest checkpoint that the source accepts, if there is one."""
-    current = settings(config)
-
-    def accepts(saved: checkpoints_module.Checkpoint) -> bool:
-        checkpoints_module.checked(saved, checkpoints_module.RunHeader)
-        check_fingerprint(saved.path, mismatch(saved.header["fingerprint"], fingerprint))
-        with restoring(saved.path):
-            position = converted(saved.header["position"], source.Position)
-        accepted = source.accepts(position, saved.number)
-        if source.owes(position):
-            before = saved.header["settings"]
-            check_settings(saved.path, source.files[-1], mismatch(before, current))
-        return accepted
-
-    return checkpoints_module.latest(folder.checkpoints, warn, accepts)
-
-
+@contextmanager
 def _copies(
     config: Config, folder: RunFolder, options: Options, say: Say, stopper: ShutdownSignal
-) -> CheckpointCopies | None:
+) -> Iterator[CheckpointCopies | None]:
     """Clear the folder and its copies if the run starts over, or else fill an empty folder from them."""
     if options.fresh:
         folder.clear()
     section, serving = config.checkpoint, options.requests is not None
     if section.copy_to is None:
-        return None
+        yield None
+        return
     copies = CheckpointCopies(section.copy_to, section.keep, folder, warn, lambda: stopper.asked)
     if options.fresh:
         copies.clear()
     elif not checkpoints_module.numbered(folder.checkpoints) and copies.fetch(serving):
         say(f"checkpoints from {section.copy_to}; what was written before them is not here")
-    return copies
-
-
-def _make_trainer(
-    config: Config,
-    options: Options,
-    learner: Learner,
-    reader: ExampleReader,
-    folder: RunFolder,
-    stopper: ShutdownSignal,
-    copies: CheckpointCopies | None,
-) -> Trainer:
-    schedule = Schedule(
-        config.checkpoint.examples,
-        config.checkpoint.seconds,
-        config.checkpoint.keep,
-        config.metrics.every,
-        config.batch,
-    )
-    make: Callable[..., Trainer] = Trainer
-    if config.distribute is not None:
-        make = partial(
-            Rounds, distribution(config, config.distribute, options.strict, options.until)
-        )
-    return make(
-        learner,
-        reader,
-        folder,
-        schedule,
-        config.fingerprint(learner.model_text),
-        settings(config),
-        config.as_dict(),
-        config.sink.make(config, lambda: stopper.asked, warn),
-        options.strict,
-        config.limits.bad_share,
-        config.limits.crashes if config.distribute is None else 0,
-        settle=config.inference.unsolved == "stop",
-        until=options.until if isinstance(options.until, int) else None,
-        labels=LabelJoiner(config.labels.pending, config.labels.max_bytes)
-        if config.labels
-        else None,
-        answered=None if options.requests is None else options.requests.answered,
-        first=lambda examples: [*map(warn, ambiguous_labels(examples, config.query))],
-        copies=copies,
-        drift=None if config.drift is None else DriftDetector(config.drift),
-        own=config.metrics.own,
-    )
+    with copies:
+        yield copies
 
 
 def compile_kernels(learner: Learner, say: Say) -> float:

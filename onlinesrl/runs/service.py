@@ -48,12 +48,12 @@ TRIED_ATOMS = 200_000
 class Service:
     """Puts requests in the queue: of at most twice ``max_bytes``, and of so many ``lines``."""
 
-    server: Server
     taking = "learn"
     """The route of what the run takes into its journal."""
 
-    def __init__(self, requests: Requests, max_bytes: int, lines: int) -> None:
+    def __init__(self, requests: Requests, server: Server, max_bytes: int, lines: int) -> None:
         self.requests = requests
+        self.server = server
         self.most = 2 * max_bytes
         self.lines = lines
         self.held = 0
@@ -189,9 +189,14 @@ class _Parameters(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _explained(
-    question: Question, kind: str, recent: PendingExample | None, learner: Learner, example: Example
+    question: Question,
+    kind: str,
+    recent: PendingExample | None,
+    learner: Learner,
+    example: Example | None,
 ) -> bytes:
     """Return the explanations of an example, of a kind."""
+    assert example is not None
     recorded = None if recent is None else msgspec.json.decode(recent.prediction, type=Prediction)
     most = max(1, TRIED_ATOMS // max(1, sum(map(len, example.evidence.values()))))
     question = question._replace(tries=min(question.tries, most))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import time
+from pathlib import Path
 from typing import Any
 
 from onlinesrl.runs import run as run_module
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import say
-from onlinesrl.runs.http.metrics import STUCK_SECONDS, RunMonitor, state_routes
+from onlinesrl.runs.http.metrics import RunMonitor, state_routes
 from onlinesrl.runs.http.server import At, Server
 from onlinesrl.runs.service import Service
 from onlinesrl.runs.world_service import WorldService
+from onlinesrl.stream.checkpoints import FOLDER as CHECKPOINTS
 from onlinesrl.stream.run_folder import PREDICTIONS, REQUESTS
 from onlinesrl.stream.sources.request_queue import Requests
 
@@ -31,36 +32,31 @@ def serve(config: Config, at: At, fresh: bool, import_seconds: float) -> dict[st
     if config.distribute is not None:
         raise config.error("distribute", "not for a server, whose requests come one by one")
     requests = Requests()
-    monitor = _ServiceMonitor(requests)
-    sizes = source.max_bytes, limits.request_lines
-    if config.world:
-        service: Service = WorldService(requests, *sizes, config.output / PREDICTIONS)
-    else:
-        service = Service(requests, *sizes)
-    routes = [*service.routes(), *state_routes(monitor)]
-    with Server(routes, at, END_SECONDS) as server:
+    monitor = _ServiceMonitor(requests, config.output / CHECKPOINTS)
+    with Server(at, END_SECONDS) as server:
+        sizes = source.max_bytes, limits.request_lines
+        if config.world:
+            predictions = config.output / PREDICTIONS
+            service: Service = WorldService(requests, server, *sizes, predictions)
+        else:
+            service = Service(requests, server, *sizes)
 
-        def begin() -> None:
-            service.server = server
-            server.start()
+        def locked() -> None:
+            server.start([*service.routes(), *state_routes(monitor)])
             say(f"serving at {server.address}; what is sent to /{service.taking} is in {journal}")
 
-        monitor.locked = begin
-        options = run_module.Options(fresh, until="forever", exporter=monitor, requests=requests)
+        options = run_module.Options(
+            fresh, until="forever", monitor=monitor, requests=requests, locked=locked
+        )
         return run_module.run(config, options, import_seconds, say)
 
 
 class _ServiceMonitor(RunMonitor):
     """The state of a run that answers requests."""
 
-    def __init__(self, requests: Requests) -> None:
-        super().__init__()
+    def __init__(self, requests: Requests, checkpoints: Path) -> None:
+        super().__init__(checkpoints)
         self.requests = requests
-
-    @property
-    def alive(self) -> bool:
-        since = self.requests.predicting
-        return super().alive and (since is None or time.monotonic() - since < STUCK_SECONDS)
 
     @property
     def ready(self) -> bool:

@@ -118,20 +118,21 @@ class _Summary(msgspec.Struct):
 
 def write_results(config: Config, trainer: Trainer, timing: Mapping[str, float]) -> dict[str, Any]:
     """Write the weights, report.html and, last, summary.json; returns the summary."""
-    folder, line = trainer.folder, trainer.line()
+    state, folder, line = trainer.state, trainer.checkpointer.folder, trainer.line()
+    seconds = state.seconds
     summary = {
         "version": __version__,
-        "finished": trainer.finished,
-        "checkpoint": trainer.saves,
+        "finished": state.finished,
+        "checkpoint": trainer.checkpointer.number,
         **{name: value for name, value in line.items() if name != "window"},
-        "seconds": trainer.seconds,
-        "examples_per_second": line["examples"] / trainer.seconds if trainer.seconds else None,
-        "slowest": trainer.learner.slowest.found,
+        "seconds": seconds,
+        "examples_per_second": line["examples"] / seconds if seconds else None,
+        "slowest": state.learner.slowest.found,
         **timing,
         "config": config.as_dict(),
     }
-    entries = heaviest(trainer.learner.weights.entries())
-    write_atomic(folder.weights, weights_text(trainer.learner).encode())
+    entries = heaviest(state.learner.weights.entries())
+    write_atomic(folder.weights, weights_text(state.learner).encode())
     with storage_errors(folder.report, "write"):
         write_report(
             folder.report,
@@ -142,7 +143,7 @@ def write_results(config: Config, trainer: Trainer, timing: Mapping[str, float])
                 WeightRow(entry.text, entry.instance, entry.weight, entry.uses)
                 for entry in entries[:REPORTED_WEIGHTS]
             ],
-            examples=[example_row(trainer.learner, *pair) for pair in trainer.shown.whole()],
+            examples=[example_row(state.learner, *pair) for pair in state.shown.whole()],
             changed={key for key, _ in leaves(config.model_dump(exclude_unset=True))},
         )
     write_atomic(folder.summary, json.dumps(summary, indent=2).encode() + b"\n")

@@ -19,7 +19,7 @@ from onlinesrl.core.example import Atoms, Example
 from onlinesrl.core.explain.explanation import ExplanationError, read_atom
 from onlinesrl.core.learner import Learner
 from onlinesrl.runs.http.events import EventStream
-from onlinesrl.runs.http.server import CLIENTS
+from onlinesrl.runs.http.server import CLIENTS, Server
 from onlinesrl.runs.service import EXPLAINED, JSON, LINES, TEXT, Service, busy, refusal, written
 from onlinesrl.stream.run_folder import part_of, parts
 from onlinesrl.stream.sources.request_queue import PendingRequest, Requests
@@ -29,8 +29,8 @@ from onlinesrl.stream.world_changes import WorldChange
 LOOK_SECONDS = 0.1
 PIECE = 1 << 16
 """So many bytes of the file are read at once, or one line if it is longer."""
-_NO_CHANGE = b'{"id":"-"}'
-"""A request about the answer carries no change."""
+_NONE = Example(id="-", evidence={})
+"""A question about the answer brings no example."""
 _PLACE = re.compile(r"(\d{1,6}):(\d{1,18})")
 
 
@@ -39,8 +39,10 @@ class WorldService(Service):
 
     taking = "changes"
 
-    def __init__(self, requests: Requests, max_bytes: int, lines: int, predictions: Path) -> None:
-        super().__init__(requests, max_bytes, lines)
+    def __init__(
+        self, requests: Requests, server: Server, max_bytes: int, lines: int, predictions: Path
+    ) -> None:
+        super().__init__(requests, server, max_bytes, lines)
         self.predictions = predictions
         self.followers = set[EventStream]()
 
@@ -66,7 +68,7 @@ class WorldService(Service):
         except ExplanationError as error:
             return refusal(400, str(error))
         answer = partial(_values, query or None)
-        return await self._ask(PendingRequest(_NO_CHANGE, False, answer), JSON)
+        return await self._ask(PendingRequest(b"", False, answer), JSON)
 
     async def explain(self, request: Request) -> Response:
         """Explain why an atom has its value."""
@@ -80,10 +82,10 @@ class WorldService(Service):
         except ExplanationError as error:
             return refusal(400, str(error))
 
-        def explained(learner: Learner, example: Example) -> bytes:
-            return written([learner.explain(example, atom) for atom in atoms], kind)
+        def explained(learner: Learner, example: Example | None) -> bytes:
+            return written([learner.explain(_NONE, atom) for atom in atoms], kind)
 
-        return await self._ask(PendingRequest(_NO_CHANGE, False, explained), kind)
+        return await self._ask(PendingRequest(b"", False, explained), kind)
 
     async def changes(self, request: Request) -> Response:
         """Send what changed, as server-sent events, from now on, or after the event that was last seen."""
@@ -127,9 +129,9 @@ class WorldService(Service):
                 await asyncio.sleep(LOOK_SECONDS)
 
 
-def _values(query: Atoms | None, learner: Learner, example: Example) -> bytes:
+def _values(query: Atoms | None, learner: Learner, example: Example | None) -> bytes:
     """Return the values of atoms. Raises ExampleError for one that has none."""
-    (outcome,) = learner.predict([WorldChange(id=example.id, query=query)])
+    (outcome,) = learner.predict([WorldChange(id="-", query=query)])
     if outcome.prediction is None:
         raise ExampleError(outcome.error or "")
     prediction = outcome.prediction

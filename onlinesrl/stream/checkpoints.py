@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeAlias, TypedDict
+from typing import Annotated, Any, NotRequired, TypeAlias, TypedDict
 
 import numpy as np
 from msgspec import Meta
@@ -18,16 +18,9 @@ from onlinesrl.core.io.atomic_write import check_folder, storage_errors
 from onlinesrl.core.io.checkpoint_file import Checkpoint, DamagedCheckpoint, load, write
 from onlinesrl.core.io.restoring import Natural, converted, restoring
 from onlinesrl.core.timing import KEPT
-from onlinesrl.stream.run_folder import OutputFile
-
-if TYPE_CHECKING:
-    from onlinesrl.stream.recent_examples import (
-        Shown,
-    )  # it imports numba, which a reader of checkpoints does not need
 
 __all__ = [
     "Checkpoint",
-    "CheckpointWriter",
     "DamagedCheckpoint",
     "NeededParts",
     "checked",
@@ -182,31 +175,3 @@ class NeededParts:
         if len(self._parts) < len(files):
             return ()
         return tuple(map(min, zip(*self._parts.values(), strict=True)))
-
-
-class CheckpointWriter:
-    """Writes checkpoints to a folder, each after the outputs are on disk, and keeps the last ``keep``.
-
-    ``written`` is called with the file of each.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        keep: int,
-        outputs: Sequence[OutputFile],
-        written: Callable[[Path], object] = lambda path: None,
-    ) -> None:
-        self.folder = folder
-        self.written = written
-        self.keep = keep
-        self.outputs = outputs
-
-    def write(
-        self, number: int, header: dict[str, Any], arrays: Mapping[str, Any], examples: Shown
-    ) -> None:
-        """Write the outputs to disk, then a checkpoint. Raises StorageError."""
-        for file in self.outputs:
-            file.flush()
-        header["shown"] = examples.save()
-        self.written(save(self.folder, number, header, arrays, self.keep))

@@ -184,17 +184,6 @@ class LabelJoiner:
     def __contains__(self, name: str) -> bool:
         return name in self.pending or name in self.early or name in self.refused
 
-    def meet(self, example: Example) -> Example | PendingExample:
-        """Return an example with its truth, if the label has come; else let it wait."""
-        if example.truth is not None:
-            return example
-        name = str(example.id)
-        if name in self.early:
-            label = msgspec.json.decode(self.early[name].text, type=Label)
-            self.early.take(name)
-            return label.of(example)
-        return self.wait(example)
-
     def early_label(self, example: Example) -> Label | None:
         """Return the label that has come before an example without truth."""
         early = None if example.truth is not None else self.early.get(str(example.id))

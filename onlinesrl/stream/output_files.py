@@ -36,6 +36,11 @@ class Outputs:
             file.resume(part, header.get("lengths", {}).get(name, 0))
         self._note(number)
 
+    def flush(self) -> None:
+        """Write out all files, and wait until they are on disk."""
+        for file in self.files.values():
+            file.flush()
+
     def begin_parts(self) -> None:
         """Begin a new part of each long file. To be called before a checkpoint is written."""
         for file in self.files.values():

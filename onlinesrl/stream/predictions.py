@@ -9,7 +9,7 @@ import msgspec
 
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Constant, Example, show_ground_atom
-from onlinesrl.core.learner import Outcome
+from onlinesrl.core.learner import Item, Outcome
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.world_changes import WorldStep
 
@@ -20,6 +20,23 @@ class Refusal(msgspec.Struct, omit_defaults=True):
     line: int
     error: str
     id: Constant | None = None
+
+
+class Result:
+    """The outcome of an item of a record, and its answer as JSON, which is encoded once."""
+
+    __slots__ = ("_answer", "item", "outcome", "record")
+
+    def __init__(self, record: Record, item: Item, outcome: Outcome) -> None:
+        self.record, self.item, self.outcome = record, item, outcome
+        self._answer: bytes | None = None
+
+    @property
+    def answer(self) -> bytes:
+        """The answer, also to an ExampleError."""
+        if self._answer is None:
+            self._answer = answer(self.record, self.item, self.outcome)
+        return self._answer
 
 
 class Message(NamedTuple):
@@ -41,12 +58,12 @@ def answer(record: Record, item: Any, outcome: Outcome) -> bytes:
     return _encode(Refusal(record.line, outcome.error or "", name))
 
 
-def messages(record: Record, item: Any, outcome: Outcome) -> Iterator[Message]:
-    """Yield what a sink writes of an answer: of a step of a world a message for each atom that it changed."""
-    prediction = outcome.prediction
+def messages(result: Result) -> Iterator[Message]:
+    """Yield what a sink writes of a result: of a step of a world a message for each atom that it changed."""
+    prediction = result.outcome.prediction
     if not isinstance(prediction, WorldStep):
         name = "" if prediction is None else str(prediction.id)
-        yield Message(name, answer(record, item, outcome))
+        yield Message(name, result.answer)
         return
     for atom in prediction.changed:
         key = show_ground_atom(atom.predicate, atom.args)

@@ -15,9 +15,9 @@ from onlinesrl.core.evaluation.drift import DriftDetector
 from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.core.io.restoring import Misfit, converted
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction
-from onlinesrl.stream.decoding import READ_BYTES
 from onlinesrl.stream.late_labels import PendingExample
 from onlinesrl.stream.records import Record
+from onlinesrl.stream.source import READ_BYTES
 
 SHOWN = 8
 SHOWN_BYTES = READ_BYTES // SHOWN
@@ -26,16 +26,23 @@ UNCERTAIN = 0.1
 """An atom is uncertain if its value is nearer to 1/2 than this."""
 
 
+class EarlyLabel(NamedTuple):
+    """The record of a label that came before its example, and the example without it."""
+
+    record: Record
+    example: Example
+
+
 class Work(NamedTuple):
     """An item for the learner, its record, and its entry among those that wait for a label.
 
-    ``early`` is the label that had come before its example.
+    ``early``: the item has a label that came before its example.
     """
 
     record: Record
     item: Item
     waiting: PendingExample | None = None
-    early: PendingExample | None = None
+    early: EarlyLabel | None = None
 
     @property
     def example(self) -> Example | ExampleError:

@@ -20,7 +20,6 @@ class Schedule:
 
     checkpoint_examples: int | None
     checkpoint_seconds: float | None
-    keep: int
     metrics_every: int | None
     batch: int
 

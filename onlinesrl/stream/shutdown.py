@@ -63,7 +63,10 @@ class ShutdownSignal:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
-        for callback in self._callbacks:
-            callback()
+        self._tell()
         if self._in_wait:
             raise Stopped("stopped")
+
+    def _tell(self) -> None:
+        for callback in self._callbacks:
+            callback()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
 from onlinesrl.core.io.config_section import Section
-from onlinesrl.core.learner import Outcome
+from onlinesrl.stream.predictions import Result
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import OutputFile
 from onlinesrl.stream.source import Sections
@@ -31,7 +31,7 @@ class Sink(Protocol):
         """Raise ExampleError if the id of an example is too long for a prediction."""
         return
 
-    def write(self, record: Record, item: Any, outcome: Outcome) -> None:
+    def write(self, result: Result) -> None:
         """Add the answer to an example. Raises ExampleError if it is too long."""
         ...
 

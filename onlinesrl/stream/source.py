@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from pydantic import field_validator
 
-from onlinesrl.core.errors import ConfigError
+from onlinesrl.core.errors import ConfigError, DataError
 from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import Count, Files, Groups, duration
 from onlinesrl.stream.mapping import Mapper, MappingSection
@@ -17,6 +18,8 @@ from onlinesrl.stream.records import Record
 if TYPE_CHECKING:
     from onlinesrl.stream.run_folder import RunFolder
 
+READ_BYTES = 4 << 20
+"""The most bytes of a batch; decoded, they take some twenty times as much memory."""
 SourcePosition: TypeAlias = dict[str, Any]
 """How far a source has been read: a JSON value that only the source interprets."""
 
@@ -56,22 +59,24 @@ class SourceContext(NamedTuple):
     retention: int | None = None
 
 
-class Source(Protocol):
-    """Where records come from, with default implementations.
+class Batch(NamedTuple):
+    """Records that stand next in a source, and the position after the last of them."""
 
-    A run calls ``accepts`` for a checkpoint, ``open`` at its position, and ``read``; for each
-    micro-batch ``after`` for the new position; ``acknowledge`` after each checkpoint; and ``close`` at the
-    end.
+    records: Sequence[Record]
+    position: SourcePosition
+
+
+class Source(Protocol):
+    """Where records come from, in batches, with default implementations.
+
+    A run calls ``accepts`` for a checkpoint, ``open`` at its position, ``next_batch`` again and again,
+    ``committed`` after each checkpoint, and ``close`` at the end.
     """
 
     Position: ClassVar[Any] = dict[str, Any] | None
     """The type of its positions, for msgspec: those in checkpoints are checked by it."""
     live: bool = False
     """Whether records may arrive at any time, so that a run over the source never finishes."""
-    max_bytes: int
-    """The longest record, in bytes."""
-    ahead: bool = False
-    """Whether another thread may read on and make marks during a call of ``after``."""
     files: Sequence[str] = ()
     """The files that it reads; a run must not write to them."""
     retention: int | None = None
@@ -81,32 +86,15 @@ class Source(Protocol):
         """Tell whether a run may resume from its checkpoint of this number."""
         return True
 
-    def owes(self, position: Any) -> bool:
-        """Tell whether records after a position were answered before, and must be answered alike again."""
-        return False
-
     def open(self, position: Any) -> Any:
         """Connect; return the position where reading starts: this one, or for None the first."""
         return position
 
-    def read(self, position: Any = None) -> Iterator[Record | None]:
-        """Yield the records after a position, and None where there are no more for now.
+    def next_batch(self, room: int) -> Batch | None:
+        """Return the next records, at most ``room`` of them.
 
-        It must not wait long without yielding None, so that the run can check whether it was asked
-        to stop.
-        """
-        ...
-
-    def mark(self) -> Any:
-        """Return the mark for ``after``, about the records since the previous mark."""
-        return None
-
-    def after(
-        self, position: Any, records: Sequence[Record], more: bool = False, mark: Any = None
-    ) -> SourcePosition:
-        """Return the position after records that follow a position, up to a mark.
-
-        If ``more``, further records were read before the mark, and have to be read again.
+        It is empty where there are no more for now, and None at the end. It must not wait long, so that the
+        run can check whether it was asked to stop.
         """
         ...
 
@@ -114,13 +102,63 @@ class Source(Protocol):
         """Return how many records each partition is behind its end, as far as known."""
         return {}
 
-    def acknowledge(self, position: Any, number: int) -> None:
-        """Report that the checkpoint of this number, with the position, has been written."""
+    def committed(self, position: Any, number: int) -> None:
+        """Take note that the checkpoint of this number, with the position, has been written."""
         return
 
     def close(self) -> None:
         """Release what is open; closing twice is allowed."""
         return
+
+
+class IteratedSource(Source):
+    """A source that is read record by record: its batches come from ``read`` and ``after``."""
+
+    _reading: Generator[Record | None] | None = None
+
+    def read(self, position: Any = None) -> Iterator[Record | None]:
+        """Yield the records after a position, and None, often enough, where there are no more for now."""
+        raise NotImplementedError
+
+    def after(self, records: Sequence[Record]) -> SourcePosition:
+        """Return the position after records, which are the last that ``read`` has yielded."""
+        raise NotImplementedError
+
+    def open(self, position: Any) -> Any:
+        """See ``Source.open``."""
+        self._reading, self._at = _paused(self.read(position)), position
+        return position
+
+    def next_batch(self, room: int) -> Batch | None:
+        """See ``Source.next_batch``; a batch ends at READ_BYTES, with the record that reaches them."""
+        assert self._reading is not None, "the source is open"
+        records: list[Record] = []
+        size, waits = 0, False
+        for record in islice(self._reading, room):
+            waits = record is None
+            if record is None:
+                break
+            records.append(record)
+            size += len(record.value)
+            if size >= READ_BYTES:
+                break
+        if records:
+            self._at = self.after(records)
+        return Batch(records, self._at) if records or waits else None
+
+    def close(self) -> None:
+        """End the reading."""
+        if self._reading is not None:
+            self._reading.close()
+
+
+def _paused(records: Iterator[Record | None]) -> Generator[Record | None]:
+    """Yield records, and None before a DataError: what was read before it can still be learned from."""
+    try:
+        yield from records
+    except DataError:
+        yield None
+        raise
 
 
 class SourceSection(Section):

@@ -11,7 +11,7 @@ import msgspec
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atoms, Constant, Example, distinct
 from onlinesrl.core.learner import Prediction
-from onlinesrl.stream.decoding import Content, Decoded, Decoder, ExampleReader
+from onlinesrl.stream.decoding import Content, Decoder, RecordDecoder
 from onlinesrl.stream.record_form import RecordForm, place_of
 from onlinesrl.stream.records import Record
 
@@ -92,14 +92,14 @@ class ChangeDecoder(Decoder):
             return error
 
 
-class ChangeReader(ExampleReader):
-    """Reads a source of changes; the decoder is a ``ChangeDecoder``.
+class ChangeRecords(RecordDecoder):
+    """Decodes records to changes; the decoder is a ``ChangeDecoder``.
 
     The key of a record takes the place of the ``id``; a tombstone takes back what its key asserts, and so
     does a record of a group that is not chosen.
     """
 
-    def example(self, record: Record) -> Content:
+    def content(self, record: Record) -> Content:
         """Return the change of a record, or the error; None for what changes nothing."""
         try:
             content = self._change(record)
@@ -111,12 +111,12 @@ class ChangeReader(ExampleReader):
         return WorldChange(id=content.id, group=content.group)
 
     def _change(self, record: Record) -> Content:
-        """Return what ``example`` does. Raises ExampleError."""
+        """Return what ``content`` does. Raises ExampleError."""
         form = self.form or RecordForm(None)
         key = form.key(record)
         if record.kind == "tombstone":
             return ExampleError("a tombstone without a key") if key is None else WorldChange(id=key)
-        content = super().example(record)
+        content = super().content(record)
         if content is None:
             return self._gone(form, record, key)
         if isinstance(content, WorldChange):
@@ -136,14 +136,13 @@ class ChangeReader(ExampleReader):
             return Truncation(id=place_of(record))
         return WorldChange(id=form.row_before(change) if key is None else key)
 
-    def _contents(self, records: Sequence[Record]) -> list[Content]:
-        return [*map(self.example, records)]
+    def contents(self, records: Sequence[Record]) -> list[Content]:
+        """Return the change of each record."""
+        return [*map(self.content, records)]
 
-    def _chosen(self, item: Decoded) -> bool:
-        return _is_keyed(item[1]) or super()._chosen(item)
-
-    def _taken(self, content: Content) -> bool:
-        return super()._taken(content) or _is_keyed(content)
+    def chooses(self, content: Content) -> bool:
+        """See ``RecordDecoder.chooses``."""
+        return _is_keyed(content) or super().chooses(content)
 
 
 def _is_keyed(content: Content) -> TypeGuard[WorldChange]:

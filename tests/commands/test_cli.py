@@ -516,8 +516,9 @@ def loaded(*names):
 from onlinesrl.commands import cli
 print(loaded("numba", "numpy", "pydantic"))
 from onlinesrl.runs.progress import Display
-with Display(io.StringIO()) as progress:
-    progress.update({"examples": 1}, 1.0)
+from onlinesrl.stream.observer import Progress
+with Display(io.StringIO()) as display:
+    display.batch(Progress([], [], 1, 0.0, 1.0, None, lambda: {"examples": 1}, dict))
 print(loaded("rich"))
 import onlinesrl.commands.dashboard.app
 print(loaded("numba"))

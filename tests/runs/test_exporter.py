@@ -8,8 +8,8 @@ import socket
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from http.client import HTTPException
 from threading import Event, Thread
 from types import SimpleNamespace
@@ -21,9 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from onlinesrl.runs import run as run_module
 from onlinesrl.runs.http import metrics as module
-from onlinesrl.runs.http.metrics import Exporter
-from onlinesrl.runs.http.server import At
-from onlinesrl.stream.decoding import Batch
+from onlinesrl.runs.http.server import At, Server
+from onlinesrl.stream.observer import Progress
 from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.usefixtures("counting")
@@ -200,51 +199,24 @@ def test_clients_do_not_change_results(job, citations):
     assert "Traceback" not in run.said
 
 
-@contextmanager
-def serving(at: At = At()) -> Iterator[Exporter]:  # noqa: B008
-    with Exporter(at) as exporter:
-        exporter.start()
-        yield exporter
-
-
-class Stopper:
-    asked = False
-
-
-class Waiting:
-    """A run that stands where the test put it."""
-
-    class reader:
-        class source:
-            @staticmethod
-            def lag() -> dict[str, int]:
-                return {"0": 12, "1": 0}
-
-    class folder:
-        checkpoints = None
-
-    seconds = 2.0
-
-    def line(self) -> dict[str, Any]:
-        names = ("labelled", "bad", "updates", "dropped_weights", "weights")
-        return {
-            "examples": 5,
-            **dict.fromkeys(names, 0),
-            **dict.fromkeys(("f1", "loss", "regret_bound")),
-            "errors": {},
-            "routes": {},
-        }
+def progress(examples: int) -> Progress:
+    """What a run says that waits for two partitions."""
+    names = ("labelled", "bad", "updates", "dropped_weights", "weights")
+    line: dict[str, Any] = {
+        "examples": examples,
+        **dict.fromkeys(names, 0),
+        **dict.fromkeys(("f1", "loss", "regret_bound")),
+        "errors": {},
+        "routes": {},
+    }
+    return Progress([], [], examples, 0.0, 2.0, None, lambda: line, lambda: {"0": 12, "1": 0})
 
 
 @pytest.fixture
-def waiting(monkeypatch):
-    monkeypatch.setattr(module, "_checkpoint", lambda run: iter(()))
-    with serving() as exporter:
-        exporter.begin(Waiting())  # type: ignore[arg-type]
-        yield exporter
-
-
-BATCH = Batch([], dry=False, mark=None, groups=[])
+def monitor(tmp_path):
+    made = module.RunMonitor(tmp_path)
+    made.begin(progress(5))
+    return made
 
 
 def test_readiness(job, citations, tmp_path):
@@ -280,24 +252,23 @@ def test_readiness(job, citations, tmp_path):
     assert fed.end() == 0
 
 
-def test_lag_by_partition_and_nothing_for_what_is_not_known(waiting):
-    found = scrape(waiting.port)
+def test_lag_by_partition_and_nothing_for_what_is_not_known(monitor):
+    with Server(At()) as server:
+        server.start(module.state_routes(monitor))
+        found = scrape(server.port)
     assert found["source_lag_records", "0"] == 12
     assert found["source_lag_records", "1"] == 0
     assert not {name for name, _ in found} & {"f1_ratio", "mean_loss", "regret_bound"}
 
 
-def test_a_run_that_works_too_long_is_not_alive(waiting, monkeypatch):
+def test_a_run_that_works_too_long_is_not_alive(monitor, monkeypatch):
     now = math.ceil(time.monotonic())  # sums of whole numbers are exact
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
-    with waiting.running(Stopper()):  # type: ignore[arg-type]
-        assert waiting.ready
-        now += module.STUCK_SECONDS
-        assert get(waiting.port, "/healthz") == (200, "alive\n")  # it waits for its source
-        with waiting.processing(BATCH):
-            assert get(waiting.port, "/healthz") == (200, "alive\n")
-            now += module.STUCK_SECONDS
-            assert get(waiting.port, "/healthz") == (503, "stuck\n")
-            waiting.update(dict)
-            assert waiting.alive
-    assert not waiting.ready
+    monitor.batch(progress(5))  # it waits for its source
+    assert (monitor.ready, monitor.alive) == (True, True)
+    now += module.STUCK_SECONDS
+    assert not monitor.alive
+    monitor.batch(progress(5))
+    assert monitor.alive
+    monitor.end()
+    assert not monitor.ready

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from onlinesrl.core.errors import PortError
 from onlinesrl.runs.http import server
 from onlinesrl.runs.http.server import At, may_ask
-from onlinesrl.stream.run_folder import OutputFile, RunFolder
+from onlinesrl.stream.run_folder import RunFolder
 from onlinesrl.stream.sources.request_queue import PendingRequest, Requests
 from tests.support.serving import JSON, LINES, Served, ask
 from tests.support.waiting import PATIENCE
@@ -70,8 +70,8 @@ def test_what_was_answered_is_read_with_the_limits_of_its_time(job, citations, k
 def test_requests_over_too_many_connections_are_refused(monkeypatch):
     monkeypatch.setattr(server, "CLIENTS", 3)
     routes = [Route("/", lambda request: PlainTextResponse("yes"))]
-    with server.Server(routes, At()) as served, ExitStack() as held:
-        served.start()
+    with server.Server(At()) as served, ExitStack() as held:
+        served.start(routes)
 
         def status():
             address = "127.0.0.1", served.port
@@ -87,11 +87,11 @@ def test_answers_over_a_kept_connection_are_sent_at_once(host):
     """Without TCP_NODELAY the body of an answer waits for the client's delayed acknowledgement."""
     routes = [Route("/", lambda request: PlainTextResponse("yes"))]
     try:
-        served = server.Server(routes, At(host))
+        served = server.Server(At(host))
     except PortError as error:
         pytest.skip(f"no address {host} here: {error}")
     with served:
-        served.start()
+        served.start(routes)
         with socket.create_connection((host, served.port), PATIENCE) as client:
             client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert client.recv(15) == b"HTTP/1.1 200 OK"
@@ -134,7 +134,7 @@ def test_the_rule_holds_at_every_address(job, citations):
 def test_a_server_that_is_open_to_other_machines_says_so(host, capsys):
     """Of runs, of metrics and of the dashboard: they have one server in common."""
     try:
-        with server.Server([], At(host)) as served:
+        with server.Server(At(host)) as served:
             said = f"warning: {served.address}: open to other machines, without a password"
     except PortError as error:
         pytest.skip(f"no address {host} here: {error}")
@@ -165,19 +165,20 @@ def test_the_journal_takes_what_json_may_have(job, citations):
     assert next(each["id"] for each in served.job.predictions()) == example["id"]
 
 
-def test_requests_take_turns(tmp_path):
-    with Requests() as queue, OutputFile(tmp_path / "journal") as journal:
-        queue.opened, queue.batch = True, 8
-        queue.pace.most, queue.pace.heed = 4, lambda size, seconds: None  # type: ignore[method-assign]
+def test_requests_take_turns():
+    with Requests() as queue:
+        queue.take(4, 4)
+        queue._pace.most = 4
         greedy = PendingRequest(b"".join(b"g%d\n\n" % n for n in range(11)), learn=True)
         assert queue.put(greedy)
         assert queue.put(PendingRequest(b" s0 \r\n\n", learn=True))
-        written: list[list[bytes]] = []
+        turns: list[list[bytes]] = []
         for _ in range(4):
-            before = journal.length
-            queue.take(journal, len(b" ".join(map(b" ".join, written)).split()))
-            written.append(journal.path.read_bytes()[before:].split())
-        assert written == [
+            lines = queue.take(4, 4)
+            for line in lines:
+                line.answer(b"", False)
+            turns.append([line.text for line in lines])
+        assert turns == [
             [b"g0", b"g1", b"s0", b"g2"],
             [b"g3", b"g4", b"g5", b"g6"],
             [b"g7", b"g8", b"g9", b"g10"],

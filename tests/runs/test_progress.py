@@ -2,6 +2,7 @@
 
 import io
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from conftest import REPO
 
 from onlinesrl.core.evaluation.metric_table import METRIC_TABLE
 from onlinesrl.runs.progress import Display, print_summary
+from onlinesrl.stream.observer import Progress
 from tests.support import golden
 
 
@@ -43,7 +45,8 @@ def snapshot(examples: int, **more: Any) -> dict[str, Any]:
 
 def feed(progress: Display, counts: range) -> None:
     for examples in counts:
-        progress.update(snapshot(examples), 1234.5)
+        line = partial(snapshot, examples)
+        progress.batch(Progress([], [], examples, 0.0, examples / 1234.5, None, line, dict))
 
 
 def test_a_reader_that_is_gone_does_not_stop_the_run():

@@ -22,7 +22,7 @@ def reading(path, position=None, ledger=None):
     source = FileSource([path], ledger=ledger)
     for record in source.read(position):
         if record is not None:
-            yield record, json.loads(json.dumps(source.after(None, [record])))
+            yield record, json.loads(json.dumps(source.after([record])))
 
 
 @given(
@@ -116,7 +116,7 @@ def test_a_row_that_is_still_written_is_waited_for(tmp_path, monkeypatch):
         source = FileSource([path], live=True, ledger=tmp_path / f"{cut}.ledger")
         records = source.read()
         before = [record for record in (next(records) for _ in range(6)) if record is not None]
-        position = source.after(None, before) if before else None
+        position = source.after(before) if before else None
         with path.open("ab") as file:
             file.write(data[cut:])
         after = [record for record in (next(records) for _ in range(9)) if record is not None]

@@ -8,8 +8,9 @@ import pytest
 
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Example, ValuedAtom, decode
-from onlinesrl.stream.decoding import ExampleReader
-from onlinesrl.stream.sources.files import FileSource
+from onlinesrl.stream.decoding import ExampleReader, RecordDecoder
+from onlinesrl.stream.group_filter import Choice
+from onlinesrl.stream.sources.files import MAX_BYTES, FileSource
 
 WORLD = """\
 // one world
@@ -23,8 +24,9 @@ InField(0, "title")
 
 
 def read(paths: list[Path | str], **choice: Any) -> list[Any]:
-    reader = ExampleReader(FileSource(paths), ["InField"], **choice)
-    return [example for _, example in filter(None, reader.read())]
+    decoder = RecordDecoder(["InField"], MAX_BYTES, Choice(**choice))
+    reader = ExampleReader(FileSource(paths), decoder)
+    return [example for items in reader.read() for _, example in items]
 
 
 def line(number: int, group: str | None = None) -> bytes:

@@ -53,7 +53,7 @@ def reading(paths, position=None, limit=MAX_BYTES, ledger=None):
     source = FileSource(paths, limit, ledger=ledger)
     for record in source.read(position):
         if record is not None:
-            yield record, json.loads(json.dumps(source.after(None, [record])))
+            yield record, json.loads(json.dumps(source.after([record])))
 
 
 def records_of(paths, position=None, limit=MAX_BYTES, ledger=None):
@@ -111,17 +111,6 @@ def test_going_on_from_any_record_gives_the_rest(files):
         for k, (_, position) in reversed(list(enumerate(read))):
             ledger.write_bytes(b"".join(noted.splitlines(keepends=True)[: position["file"]]))
             assert list(reading(paths, position, LIMIT, ledger)) == read[k + 1 :]
-        for k in range(len(read) - 1):
-            ledger.unlink(missing_ok=True)
-            position = behind(paths, k + 1, ledger)
-            assert list(reading(paths, position, LIMIT, ledger)) == read[k + 1 :]
-
-
-def behind(paths, count, ledger):
-    """The position behind so many records, where all have been read."""
-    source = FileSource(paths, LIMIT, ledger=ledger)
-    records = [record for record in source.read() if record is not None]
-    return json.loads(json.dumps(source.after(None, records[:count], more=True)))
 
 
 @given(data=content)
@@ -290,7 +279,7 @@ def test_going_on_reads_as_much_however_long_the_stream_was(tmp_path, name):
 
         first = source()
         records = (record for record in first.read() if record is not None)
-        position = first.after(None, [[*islice(records, count)][-1]])
+        position = first.after([[*islice(records, count)][-1]])
         first.close()
         before = bytes_read()
         rest = [record for record in source().read(position) if record is not None]

@@ -226,7 +226,7 @@ class Tail:
             quiet = 0 if record is not None else quiet + 1
             found += [record] if record is not None else []
         if found:
-            self.position = self.source.after(self.position, found)
+            self.position = self.source.after(found)
         return [record.value for record in found]
 
 

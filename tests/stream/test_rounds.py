@@ -88,7 +88,7 @@ def test_a_shard_goes_on_behind_any_record(count, after):
         source.begin(None, Inline())
         pieces = FilePieces(source.pieces, LIMIT)
         records = list(pieces.read())
-        position = json.loads(json.dumps(pieces.after(None, records[: after + 1])))
+        position = json.loads(json.dumps(pieces.after(records[: after + 1])))
         assert list(pieces.read(position)) == records[after + 1 :]
 
 

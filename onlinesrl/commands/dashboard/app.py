@@ -40,8 +40,8 @@ HEADERS = {
 def serve(folders: Sequence[Path], at: At, say: Say) -> None:
     """Serve the page until a signal. Raises FolderError, and what ``runs.http.server.Server`` raises."""
     runs = [Watched(path) for path in dict.fromkeys(folders)]
-    with Server(routes(runs), at) as server:
-        server.start()
+    with Server(at) as server:
+        server.start(routes(runs))
         say(f"dashboard at {server.address}; Ctrl-C ends it")
         with suppress(KeyboardInterrupt):
             server.wait()

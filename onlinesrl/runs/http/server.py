@@ -98,7 +98,8 @@ class Server:
     is not available.
     """
 
-    def __init__(self, routes: Sequence[BaseRoute], at: At, end_seconds: int = 0) -> None:
+    def __init__(self, at: At, end_seconds: int = 0) -> None:
+        self.at = at
         self.socket = listening(at)
         self.port: int = self.socket.getsockname()[1]
         self.address = at.address(self.port)
@@ -106,9 +107,22 @@ class Server:
             warn(
                 f"{self.address}: open to other machines, without a password and without encryption"
             )
+        self.end_seconds = end_seconds
+        self.uvicorn: uvicorn.Server | None = None
+        self.thread: Thread | None = None
+
+    @property
+    def unsent(self) -> int:
+        """How many bytes of answers clients have not received yet."""
+        connections = self.uvicorn.server_state.connections if self.uvicorn else ()
+        transports = (connection.transport for connection in connections)
+        return sum(connection.get_write_buffer_size() for connection in transports)
+
+    def start(self, routes: Sequence[BaseRoute]) -> None:
+        """Start to serve."""
         self.uvicorn = uvicorn.Server(
             uvicorn.Config(
-                application(routes, at.names),
+                application(routes, self.at.names),
                 http="h11",
                 limit_concurrency=CLIENTS,
                 ws="none",
@@ -119,20 +133,10 @@ class Server:
                 access_log=False,
                 server_header=False,
                 timeout_keep_alive=IDLE_SECONDS,
-                timeout_graceful_shutdown=end_seconds,
+                timeout_graceful_shutdown=self.end_seconds,
             )
         )
-        self.end_seconds = END_SECONDS + end_seconds
         self.thread = Thread(target=self.uvicorn.run, args=[[self.socket]], daemon=True)
-
-    @property
-    def unsent(self) -> int:
-        """How many bytes of answers clients have not received yet."""
-        transports = (connection.transport for connection in self.uvicorn.server_state.connections)
-        return sum(connection.get_write_buffer_size() for connection in transports)
-
-    def start(self) -> None:
-        """Start to serve."""
         with starting():
             self.thread.start()
 
@@ -141,7 +145,7 @@ class Server:
 
         ``Thread.join`` takes an interrupted thread for an ended one, before Python 3.13.
         """
-        while self.thread.is_alive():
+        while self.thread is not None and self.thread.is_alive():
             time.sleep(WAIT_SECONDS)
 
     def __enter__(self) -> Self:
@@ -149,12 +153,12 @@ class Server:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Stop serving, after the finished answers are sent."""
+        if self.uvicorn is None or self.thread is None or self.thread.ident is None:
+            self.socket.close()
+            return
         self.uvicorn.should_exit = True
         self.uvicorn.force_exit = kind is KeyboardInterrupt
-        if self.thread.ident is None:
-            self.socket.close()
-        else:
-            self.thread.join(self.end_seconds)
+        self.thread.join(END_SECONDS + self.end_seconds)
 
 
 def application(routes: Sequence[BaseRoute], names: Collection[str]) -> Starlette:

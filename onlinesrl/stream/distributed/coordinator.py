@@ -11,17 +11,17 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from onlinesrl.core.io.restoring import Misfit
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.core.parallel.executors import Pool
-from onlinesrl.core.timing import KEPT
 from onlinesrl.stream.distributed.file_splits import START, Cut
 from onlinesrl.stream.distributed.worker import Learned, ShardTask
 from onlinesrl.stream.shutdown import ShutdownSignal, Stopped
 from onlinesrl.stream.source import SourcePosition
-from onlinesrl.stream.trainer import Trainer, Watcher
+from onlinesrl.stream.trainer import Trainer
 
 
 class Common(NamedTuple):
@@ -55,81 +55,79 @@ class Distribution:
 class Rounds(Trainer):
     """A run in rounds of shards. Raises what ``Trainer`` raises, and what ``Pool.map`` does."""
 
-    def __init__(self, distribution: Distribution, *arguments: Any, **options: Any):
-        super().__init__(*arguments, **options)
+    def __init__(self, distribution: Distribution, pool: Pool, *arguments: Any):
+        super().__init__(*arguments)
         self.distribution = distribution
+        self.pool = pool
+        self.pieces: list[list[Any]] = []
 
-    def run(self, watcher: Watcher, stopper: ShutdownSignal) -> None:
-        """Learn until all shards have ended or a signal asks to stop; a round it interrupts is not kept."""
-        self.started = time.monotonic()
-        self.drained = self.finished = False
-        self.sink.open(self.sink_state, self.predictions)
-        with suppress(Stopped), self.distribution.pool() as pool:
-            with stopper.waiting():
-                self.begin(pool)
-            while not (stopper.asked or self.enough or self.finished):
-                self.finished = not self.round(pool, stopper)
-                watcher.update(self.line, self.metrics.examples)
-                self.check_share(at_end=True)
-                self.save()
-                watcher.saved()
-        if self.finished:
-            self.reader.choice.check()
-            self.drained = True
-        self.save()
-        self.seconds += time.monotonic() - self.started
+    def open(self, stopper: ShutdownSignal) -> None:
+        """Open the sink, find the pieces, and compare them with what they were.
 
-    def begin(self, pool: Pool) -> None:
-        """Find the pieces, and compare them with what they were. Raises StorageError, DataError."""
-        source = self.reader.source
+        Raises StorageError, DataError.
+        """
+        state, source, shards = self.state, self.reader.source, self.distribution.shards
+        state.sink.open(state.sink_state, self.outputs.predictions)
         assert isinstance(source, Cut)
-        if self.position is not None and len(self.position["shards"]) != self.distribution.shards:
-            raise Misfit(f"{self.folder.checkpoints}: the checkpoint has other shards than the run")
-        known_pieces = None if self.position is None else self.position["pieces"]
-        stamp = source.begin(known_pieces, pool)
-        if self.position is None:
-            ats = [START] * self.distribution.shards
-            self.position = {"rounds": 0, "share": None, "pieces": stamp, "shards": ats}
-        self.pieces = [
-            [piece for piece in source.pieces if piece.shard == n]
-            for n in range(self.distribution.shards)
-        ]
+        position = state.position
+        if position is not None and len(position["shards"]) != shards:
+            folder = self.checkpointer.folder.checkpoints
+            raise Misfit(f"{folder}: the checkpoint has other shards than the run")
+        with suppress(Stopped), stopper.waiting():
+            stamp = source.begin(None if position is None else position["pieces"], self.pool)
+            self.pieces = [
+                [piece for piece in source.pieces if piece.shard == n] for n in range(shards)
+            ]
+            if position is None:
+                ats = [START] * shards
+                state.position = {"rounds": 0, "share": None, "pieces": stamp, "shards": ats}
 
-    def round(self, pool: Pool, stopper: ShutdownSignal) -> bool:
-        """Learn a round and merge it; False where there was no example left."""
-        assert self.position is not None
-        distribution, positions = self.distribution, list(self.position["shards"])
+    def advance(self, stopper: ShutdownSignal) -> None:
+        """Learn a round, merge it, tell the observers, and save; one that a signal ends is not kept."""
+        began, distribution, position = time.monotonic(), self.distribution, self.state.position
+        assert position is not None
+        positions = list(position["shards"])
         open_ = [n for n, at in enumerate(positions) if at is not None]
         parts = [Part(self.pieces[n], positions[n]) for n in open_]
-        common = Common(distribution.recipe, self.learner.save(), distribution.asked)
-        shards = pool.map(distribution.learned, common, parts, lambda p: p._replace(suspect=True))
-        with stopper.waiting():
-            results = [*shards]
+        common = Common(distribution.recipe, self.state.learner.save(), distribution.asked)
+        again = partial(Part._replace, suspect=True)
+        try:
+            with stopper.waiting():
+                results = [*self.pool.map(distribution.learned, common, parts, again)]
+        except Stopped:
+            return
         for n, result in zip(open_, results, strict=True):
             positions[n] = result.position
             self.add(result)
-        self.position = {**self.position, "shards": positions}
+        self.state.position = {**position, "shards": positions}
+        written = None
         if gains := [result.gain for result in results if result.gain is not None]:
-            share = self.learner.merge(gains, distribution.by_dual)
-            self.position |= {"rounds": self.position["rounds"] + 1, "share": share}
-            self.write_metrics()
-        return any(at is not None for at in positions)
+            share = self.state.learner.merge(gains, distribution.by_dual)
+            self.state.position |= {"rounds": position["rounds"] + 1, "share": share}
+            written = self.write_metrics()
+        self.drained = not any(at is not None for at in positions)
+        for observer in self.observers:
+            observer.batch(self.progress([], [], time.monotonic() - began, written))
+        self.check_share(at_end=True)
+        self.save()
+        for observer in self.observers:
+            observer.saved()
 
     def add(self, result: Learned) -> None:
         """Write what a shard predicted and refused, and count it."""
-        self.predictions.write(result.predictions)
-        self.dead.write(result.letters)
+        state = self.state
+        self.outputs.predictions.write(result.predictions)
+        self.outputs.dead.write(result.letters)
         if result.tally is not None:
-            self.metrics.add(result.tally, result.examples)
-        self.metrics.tombstones += result.tombstones
-        self.shown.extend(result.shown)
-        slowest = [*self.learner.slowest.found, *result.slowest]
-        self.learner.slowest.found = sorted(slowest, key=lambda example: -example["seconds"])[:KEPT]
-        self.reader.choice.restore(result.groups)
+            state.metrics.add(result.tally, result.examples)
+        state.metrics.tombstones += result.tombstones
+        state.shown.extend(result.shown)
+        state.learner.slowest.add(result.slowest)
+        state.choice.restore(result.groups)
 
     def line(self) -> dict[str, Any]:
         """Return a line of metrics, with the rounds so far and gamma of the last merge."""
-        position = self.position or {}
+        position = self.state.position or {}
         return {
             **super().line(),
             "rounds": position.get("rounds", 0),

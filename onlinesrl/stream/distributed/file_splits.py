@@ -20,7 +20,7 @@ from onlinesrl.core.io.atomic_write import storage_errors
 from onlinesrl.core.io.restoring import Natural
 from onlinesrl.core.parallel.executors import Pool
 from onlinesrl.stream.records import Record
-from onlinesrl.stream.source import Source, SourcePosition
+from onlinesrl.stream.source import Batch, IteratedSource, Source, SourcePosition
 from onlinesrl.stream.sources.files import AGAIN, BYTE_ORDER_MARK, expand, is_world, line_value
 from onlinesrl.stream.sources.line_reader import (
     READ_ERRORS,
@@ -64,15 +64,9 @@ class Cut(Source):
     pieces: Sequence[Any]
     """All pieces, in the order of the source; each has a ``shard``, its number."""
 
-    def read(self, position: Any = None) -> Iterator[Record | None]:
-        """Yield nothing."""
-        return iter(())
-
-    def after(
-        self, position: Any, records: Sequence[Record], more: bool = False, mark: None = None
-    ) -> Any:
-        """Return the position, which only rounds move on."""
-        return position
+    def next_batch(self, room: int) -> Batch | None:
+        """Return None: rounds are learned elsewhere."""
+        return None
 
     def begin(self, known_stamp: Stamp | None, pool: Pool) -> Stamp:
         """Set the pieces; ``known_stamp`` is their stamp where the run has begun.
@@ -82,7 +76,7 @@ class Cut(Source):
         raise NotImplementedError
 
 
-class Pieces(Source):
+class Pieces(IteratedSource):
     """The records of a shard's pieces, in order, where they are learned from."""
 
     def __init__(self, pieces: Sequence[Any], max_bytes: int) -> None:
@@ -100,10 +94,8 @@ class Pieces(Source):
         """Yield the records of a piece after an offset, None: all; their ``index`` is its number."""
         raise NotImplementedError
 
-    def after(
-        self, position: Any, records: Sequence[Record], more: bool = False, mark: None = None
-    ) -> SourcePosition:
-        """Return the position after the last record."""
+    def after(self, records: Sequence[Record]) -> SourcePosition:
+        """See ``IteratedSource.after``."""
         last = records[-1]
         return {"piece": last.index, "offset": last.offset, "line": last.line}
 

@@ -76,7 +76,7 @@ class History(Cut):
             self.pieces = spans(ranges, self._count)
         return [[*piece, identity] for piece in self.pieces]
 
-    def acknowledge(self, position: Any, number: int) -> None:
+    def committed(self, position: Any, number: int) -> None:
         """Commit to the group up to where each partition has been learned, for monitoring."""
         if position is None:
             return
@@ -84,7 +84,7 @@ class History(Cut):
             if source.options.group is not None:
                 source.open(None)
                 offsets = reached(self.pieces, position["shards"])
-                source.acknowledge({"offsets": offsets}, number)
+                source.committed({"offsets": offsets}, number)
 
 
 def reached(spans: Sequence[Span], positions: Sequence[SourcePosition]) -> dict[str, int]:

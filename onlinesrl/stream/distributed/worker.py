@@ -65,25 +65,20 @@ def learn(
     Raises DataError, StorageError.
     """
     learner.restore(*state)
-    learner.slowest.found = []
+    learner.slowest.restore([])
     learned, recent, tallies = Learned(position), Shown(), list[Tally]()
-    records = reader.records(position)
+    reader.open(position)
     with rare_collections():
         while room := min(task.batch, task.examples - learned.examples):
-            read = reader.take(records, note.room(learned.examples, room) if note else room)
-            reader.choice.note(read.groups)
-            batch = read.batch
-            if not batch and read.dry:
-                continue
-            if not batch:
+            batch = reader.next_batch(note.room(learned.examples, room) if note else room)
+            if batch is None:
                 break
-            first, n = learned.examples, sum(content is not None for _, content in batch)
+            learned.position = batch.position
+            first, n = learned.examples, sum(content is not None for _, content in batch.items)
             learned.examples += n
-            learned.tombstones += len(batch) - n
-            learned.position = reader.source.after(None, [record for record, _ in batch])
-            if not n:
-                continue
-            tallies.append(_step(learner, batch, learned, recent, task, note, first))
+            learned.tombstones += len(batch.items) - n
+            if n:
+                tallies.append(_step(learner, batch.items, learned, recent, task, note, first))
     if learned.examples < task.examples:
         learned.position = None
     if tallies:

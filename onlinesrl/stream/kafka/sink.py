@@ -27,10 +27,9 @@ from kafka.errors import (
 
 from onlinesrl.core.errors import DataError, ExampleError, LockedError, UnavailableError
 from onlinesrl.core.io.restoring import Natural
-from onlinesrl.core.learner import Outcome
 from onlinesrl.stream.daemon_calls import aside
 from onlinesrl.stream.kafka.client import ANSWER_MS, AwayError, Broker, bounds
-from onlinesrl.stream.predictions import messages
+from onlinesrl.stream.predictions import Result, messages
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import OutputFile
 from onlinesrl.stream.sink import Sink
@@ -241,12 +240,13 @@ class KafkaSink(Sink):
                 "unsent",
             )
 
-    def write(self, record: Record, item: Any, outcome: Outcome) -> None:
+    def write(self, result: Result) -> None:
         """Add the messages of an answer, unless the topic has them. Raises ExampleError for a long one."""
+        record = result.record
         origin = (record.file, record.line)
-        if outcome.prediction is None:
+        if result.outcome.prediction is None:
             return
-        answers = [*messages(record, item, outcome)]
+        answers = [*messages(result)]
         for key, value, _ in answers:
             self._check(key, value, record)
         if self._there.take(origin):

@@ -39,7 +39,7 @@ from onlinesrl.stream.kafka.client import (
 from onlinesrl.stream.kafka.read_order import Journal
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.shutdown import Stopped
-from onlinesrl.stream.source import Source
+from onlinesrl.stream.source import IteratedSource
 
 POLL_MS = 100
 MOST_RECORDS = 500
@@ -61,7 +61,7 @@ class KafkaPosition(TypedDict):
     journal: NotRequired[Natural]
 
 
-class KafkaSource(Source):
+class KafkaSource(IteratedSource):
     """The records of all partitions of some topics; ``read`` yields None when there is none for now.
 
     The order in which records of several partitions are read is noted in the file ``journal``.
@@ -112,7 +112,8 @@ class KafkaSource(Source):
         self._seek()
         if self._journal is not None and len(places) > 1:
             self.journal = Journal(self._journal, (position or {}).get("journal", 0))
-        return {"topics": self.identities, "offsets": dict(self.offsets)} | self._past(self.offsets)
+        first: dict[str, Any] = super().open(self._position_now())
+        return first
 
     def open_span(self, partition: str, start: int, end: int) -> None:
         """Connect, and read only the records of a partition from an offset to another, without that."""
@@ -350,20 +351,15 @@ class KafkaSource(Source):
         ends = bounds(self.consumer.end_offsets, places, ANSWER_MS // 2)
         return ends, self.broker.topics(self.options.topics)
 
-    def after(
-        self,
-        position: dict[str, Any],
-        records: Sequence[Record],
-        more: bool = False,
-        mark: None = None,
-    ) -> dict[str, Any]:
-        """Return the position after records that stood next, whether or not more has been read."""
-        offsets = position["offsets"] | {record.file: record.offset for record in records}
-        return position | {"offsets": offsets, "lost": self.lost} | self._past(offsets)
+    def after(self, records: Sequence[Record]) -> dict[str, Any]:
+        """See ``IteratedSource.after``."""
+        return self._position_now() | {"lost": self.lost}
 
-    def _past(self, offsets: Mapping[str, int]) -> dict[str, int]:
-        """Return what a position has of the journal, if there is one."""
-        return {} if self.journal is None else {"journal": self.journal.past(offsets)}
+    def _position_now(self) -> dict[str, Any]:
+        """Return the position after what was read, with that in the journal, if there is one."""
+        offsets = dict(self.offsets)
+        past = {} if self.journal is None else {"journal": self.journal.past(offsets)}
+        return {"topics": self.identities, "offsets": offsets} | past
 
     def lag(self) -> dict[str, int]:
         """Return how many offsets each partition is behind its end, as far as known."""
@@ -373,7 +369,7 @@ class KafkaSource(Source):
             for place, end in sorted(self._ends.items())
         }
 
-    def acknowledge(self, position: dict[str, Any], number: int) -> None:
+    def committed(self, position: dict[str, Any], number: int) -> None:
         """Commit the position of a checkpoint to the group, for monitoring."""
         if self.options.group is not None:
             offsets = {
@@ -392,6 +388,7 @@ class KafkaSource(Source):
 
     def close(self) -> None:
         """Disconnect, and close the journal."""
+        super().close()
         self.close_consumer()
         if self.journal is not None:
             self.journal.close()

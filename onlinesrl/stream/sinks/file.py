@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from onlinesrl.core.learner import Outcome
-from onlinesrl.stream.predictions import messages
-from onlinesrl.stream.records import Record
+from onlinesrl.stream.predictions import Result, messages
 from onlinesrl.stream.run_folder import OutputFile
 from onlinesrl.stream.sink import Sink, SinkSection
 from onlinesrl.stream.source import Sections
@@ -20,9 +18,9 @@ class FileSink(Sink):
         """Use the file ``predictions``."""
         self.file = predictions
 
-    def write(self, record: Record, item: Any, outcome: Outcome) -> None:
+    def write(self, result: Result) -> None:
         """Write the answer to an example."""
-        for message in messages(record, item, outcome):
+        for message in messages(result):
             self.file.write(message.value + b"\n")
 
 

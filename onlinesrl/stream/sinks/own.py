@@ -6,9 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from onlinesrl.core.learner import Outcome
-from onlinesrl.stream.predictions import messages
-from onlinesrl.stream.records import Record
+from onlinesrl.stream.predictions import Result, messages
 from onlinesrl.stream.run_folder import OutputFile
 from onlinesrl.stream.sink import Sink, SinkSection
 from onlinesrl.stream.source import Sections
@@ -53,9 +51,9 @@ class OwnSink(Sink):
         """See ``Sink.open``."""
         self.reached = None if state is None else state.get("reached")
 
-    def write(self, record: Record, item: Any, outcome: Outcome) -> None:
+    def write(self, result: Result) -> None:
         """See ``Sink.write``."""
-        self.lines += (message.value for message in messages(record, item, outcome))
+        self.lines += (message.value for message in messages(result))
 
     def flush(self) -> None:
         """See ``Sink.flush``."""

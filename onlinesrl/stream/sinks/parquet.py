@@ -16,7 +16,6 @@ import numpy as np
 from onlinesrl.core.errors import FolderError
 from onlinesrl.core.io.atomic_write import storage_errors
 from onlinesrl.core.io.restoring import Natural
-from onlinesrl.core.learner import Outcome
 from onlinesrl.logic.tables import (
     PARQUET,
     VALUE,
@@ -26,8 +25,7 @@ from onlinesrl.logic.tables import (
     quoted,
     write_relation,
 )
-from onlinesrl.stream.predictions import answer
-from onlinesrl.stream.records import Record
+from onlinesrl.stream.predictions import Result
 from onlinesrl.stream.run_folder import OutputFile, table_files
 from onlinesrl.stream.sink import Sink, SinkSection
 from onlinesrl.stream.source import Sections
@@ -92,10 +90,10 @@ class TableSink(Sink):
         """Whether many answers are held."""
         return self._bytes >= MOST_BYTES
 
-    def write(self, record: Record, item: Any, outcome: Outcome) -> None:
+    def write(self, result: Result) -> None:
         """Add the answer to an example."""
-        self._answers.append(answer(record, item, outcome))
-        self._lines.append(record.line)
+        self._answers.append(result.answer)
+        self._lines.append(result.record.line)
         self._bytes += len(self._answers[-1])
 
     def flush(self) -> None:

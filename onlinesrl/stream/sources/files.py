@@ -32,14 +32,13 @@ from onlinesrl.stream.kafka.config import Brokers
 from onlinesrl.stream.record_form import RecordForm
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import OutputFile
-from onlinesrl.stream.source import Sections, Source, SourceContext, SourceSection
+from onlinesrl.stream.source import IteratedSource, Sections, Source, SourceContext, SourceSection
 from onlinesrl.stream.sources.line_reader import (
     READ_ERRORS,
     STANDARD_INPUT,
     WAIT_SECONDS,
     LineReader,
     size_of,
-    tail_of,
     unreadable,
 )
 from onlinesrl.stream.sources.row_files import check_packages, is_row_file, rows_of
@@ -111,7 +110,7 @@ class FilePosition(TypedDict):
     tail: str | None
 
 
-class FileSource(Source):
+class FileSource(IteratedSource):
     """Records from files, folders, patterns and standard input, in the order given.
 
     Blank lines are skipped. A line (or world) of more than `max_bytes` comes as a Record that is
@@ -122,7 +121,6 @@ class FileSource(Source):
     """
 
     Position = FilePosition | None
-    ahead = True
 
     def __init__(
         self,
@@ -161,14 +159,10 @@ class FileSource(Source):
             with opened:
                 yield from self._records(opened)
                 self._ended[self._index] = Ended(path_of(opened.file), opened.size_read)
-                self._last = self._position(opened)
+                self._last = self._place(opened)
             self._opened = None
 
-    def mark(self) -> FilePosition:
-        """Return how far the files have been read."""
-        return self._last if self._opened is None else self._position(self._opened)
-
-    def _position(self, opened: LineReader) -> FilePosition:
+    def _place(self, opened: LineReader) -> FilePosition:
         """Return how far the last file has been read; of a world all or nothing."""
         return FilePosition(
             file=self._index,
@@ -178,28 +172,9 @@ class FileSource(Source):
             tail=opened.last.sha256 if opened.line else None,
         )
 
-    def after(
-        self,
-        position: dict[str, Any] | None,
-        records: Sequence[Record],
-        more: bool = False,
-        mark: FilePosition | None = None,
-    ) -> dict[str, Any]:
-        """Return the position after records, the last that were read before the mark.
-
-        ``more``: more was read after them, and has to be read again.
-        """
-        now = mark or self.mark()
-        if more:
-            last = records[-1]
-            compressed, pipe = last.file.endswith(".gz"), not Path(last.file).is_file()
-            now = FilePosition(
-                file=last.index,
-                path=path_of(last.file),
-                lines=last.line,
-                bytes=last.offset,
-                tail=None if compressed or pipe else tail_of(last.file, last.offset),
-            )
+    def after(self, records: Sequence[Record]) -> dict[str, Any]:
+        """See ``IteratedSource.after``; files that were read to their end are noted in the ledger."""
+        now = self._last if self._opened is None else self._place(self._opened)
         ended = [self._ended.pop(n) for n in range(self._noted, now["file"])]
         if self.ledger is not None and ended:
             self.ledger.append(ended)

@@ -8,7 +8,13 @@ from typing import Any, ClassVar, TypeAlias
 
 from onlinesrl.core.errors import ModuleError
 from onlinesrl.stream.records import Record
-from onlinesrl.stream.source import Source, SourceContext, SourcePosition, SourceSection
+from onlinesrl.stream.source import (
+    IteratedSource,
+    Source,
+    SourceContext,
+    SourcePosition,
+    SourceSection,
+)
 
 Positioned: TypeAlias = Iterator[tuple[bytes, Any] | None]
 
@@ -33,7 +39,7 @@ class RecordSource(SourceSection, ABC):
         return OwnRecords(self.kind, self.records, self.max_bytes, self.live)
 
 
-class OwnRecords(Source):
+class OwnRecords(IteratedSource):
     """The records of a source called ``name``; its positions have the number of records besides."""
 
     def __init__(
@@ -43,7 +49,7 @@ class OwnRecords(Source):
         self.max_bytes, self.live = max_bytes, live
 
     def read(self, position: Any = None) -> Iterator[Record | None]:
-        """See ``Source.read``. Raises ModuleError."""
+        """See ``IteratedSource.read``. Raises ModuleError."""
         line, before = (0, None) if position is None else (position["records"], position["after"])
         for item in self.records(before):
             if item is None:
@@ -57,9 +63,7 @@ class OwnRecords(Source):
             cut = value[: self.max_bytes]
             yield Record(cut, self.name, line, 0, at, too_long=len(value) > self.max_bytes)
 
-    def after(
-        self, position: Any, records: Sequence[Record], more: bool = False, mark: Any = None
-    ) -> SourcePosition:
-        """See ``Source.after``."""
+    def after(self, records: Sequence[Record]) -> SourcePosition:
+        """See ``IteratedSource.after``."""
         at: SourcePosition = records[-1].offset
         return at

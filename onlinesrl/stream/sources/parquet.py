@@ -33,7 +33,7 @@ from onlinesrl.logic.tables import (
 )
 from onlinesrl.stream.kernels import sorted_rows as k
 from onlinesrl.stream.records import Record
-from onlinesrl.stream.source import Sections, Source, SourceContext, SourceSection
+from onlinesrl.stream.source import IteratedSource, Sections, Source, SourceContext, SourceSection
 from onlinesrl.stream.sources.files import AGAIN
 
 PARTS = ("evidence", "truth", "query")
@@ -71,7 +71,7 @@ class TablePosition(TypedDict):
     rows: Natural
 
 
-class TableSource(Source):
+class TableSource(IteratedSource):
     """The examples of a folder of Parquet files, in ascending order of the column ``by``.
 
     The folders ``evidence`` and, where there are such, ``truth`` and ``query`` in it have a file
@@ -81,7 +81,6 @@ class TableSource(Source):
     """
 
     Position = TablePosition | None
-    ahead = True
     suffix = PARQUET
 
     def __init__(self, path: Path, by: str, max_bytes: int, only: Range = Range()) -> None:  # noqa: B008
@@ -160,10 +159,8 @@ class TableSource(Source):
         for files in self.tables.values():
             self._types(cursor, [*map(str, files)])
 
-    def after(
-        self, position: Any, records: Sequence[Record], more: bool = False, mark: None = None
-    ) -> dict[str, Any]:
-        """Return the position after records, the next that were read after a position."""
+    def after(self, records: Sequence[Record]) -> dict[str, Any]:
+        """See ``IteratedSource.after``."""
         last = records[-1]
         read = TablePosition(
             examples=last.line, last=last.offset, sha256=_hash(last), rows=self._n_rows
@@ -172,6 +169,7 @@ class TableSource(Source):
 
     def close(self) -> None:
         """Close what is open."""
+        super().close()
         self._opened.close()
 
     def _listed(self, folder: Path) -> Iterator[tuple[str, list[Path]]]:

@@ -1,0 +1,70 @@
+"""The checkpoints of a run, and the order in which what belongs together is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from onlinesrl.core.version import __version__
+from onlinesrl.stream import checkpoints
+from onlinesrl.stream.checkpoint_copies import CheckpointCopies
+from onlinesrl.stream.checkpoints import Checkpoint
+from onlinesrl.stream.output_files import Outputs
+from onlinesrl.stream.run_folder import RunFolder
+from onlinesrl.stream.run_state import RunState
+from onlinesrl.stream.source import Source
+
+
+class Checkpointer:
+    """Writes checkpoints of the ``state`` of a run to its folder, and keeps the last ``keep``.
+
+    ``outputs`` are the files that the run writes line by line. ``about`` describes the run: its fingerprint,
+    settings and configuration. Methods raise StorageError.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        state: RunState,
+        outputs: Outputs,
+        about: Mapping[str, Any],
+        keep: int,
+        copies: CheckpointCopies | None = None,
+    ) -> None:
+        self.folder = folder
+        self.state = state
+        self.outputs = outputs
+        self.about = about
+        self.keep = keep
+        self.copies = copies
+        self.number = 0
+        """The number of the last checkpoint."""
+
+    def resume(self, saved: Checkpoint | None) -> None:
+        """Resume from a checkpoint, and cut the outputs to it; None: begin anew."""
+        if saved is not None:
+            self.number = saved.number
+            self.state.restore(saved)
+        self.outputs.resume(saved.header if saved else {}, self.number)
+
+    def save(self, source: Source) -> None:
+        """Write a checkpoint in five steps; a process that ends between two of them can resume."""
+        # 1. predictions, which the sink does not write again
+        self.state.sink.flush()
+        # 2. what the run has written line by line
+        self.outputs.begin_parts()
+        self.outputs.flush()
+        # 3. the state and the position, in one file
+        header, arrays = self.state.save()
+        header |= {"version": __version__, **self.about, **self.outputs.state()}
+        if behind := source.lag():
+            header["behind"] = behind
+        self.number += 1
+        folder = self.folder.checkpoints
+        path = checkpoints.save(folder, self.number, header, arrays, self.keep)
+        if self.copies is not None:
+            self.copies.put(path)
+        # 4. lines that no checkpoint needs are removed
+        self.outputs.saved(self.number)
+        # 5. the source may do the same, or tell others
+        source.committed(self.state.position, self.number)
