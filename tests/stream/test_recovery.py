@@ -147,7 +147,7 @@ def test_a_run_that_ends_at_any_write(stream, tally, source, kind, every):
     expected = outcome(run)
     assert unbroken.count > 20
     assert (kind == "drift") == ("drift" in run.lines("metrics.jsonl")[-1])
-    step = every or COUNTING.get(kind, 45) * (6 if source == "parquet" else 1)
+    step = every or COUNTING.get(kind, 45) * (24 if source == "parquet" else 1)
     for at in range(1, unbroken.count, step):
         shutil.rmtree(run.output)
         with Storage(run.output, at, EVENTS[at % 3]) as storage:
