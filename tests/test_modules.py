@@ -18,7 +18,7 @@ import pytest
 
 import onlinesrl as srl
 from onlinesrl import modules
-from onlinesrl.core.errors import ModuleError
+from onlinesrl.core.errors import Infeasible, ModuleError
 from onlinesrl.core.evaluation.own_metric import AnyMetric
 from onlinesrl.core.io.config_section import kinds_of
 from onlinesrl.core.jit.decorators import kernel
@@ -491,6 +491,42 @@ class Short(modules.PslMapEngine):
 
     def solve(self, model, weights, bonus):
         return np.zeros(model.n_variables - self.missing), None
+
+
+class Writing(modules.PslMapEngine):
+    """It makes its answer the best one by what it writes into the model, or into the weights."""
+
+    into: str = "weights"
+
+    def solve(self, model, weights, bonus):
+        if self.into == "weights":
+            weights[:] = 0
+        else:
+            model.coefficient[:] = model.constant[:] = 0
+        return np.zeros(model.n_variables), np.zeros(model.n_rows)
+
+
+class Raising(modules.PslMapEngine):
+    """It claims, without a proof, that no values satisfy the hard rules."""
+
+    def solve(self, model, weights, bonus):
+        raise Infeasible("no values")
+
+
+@pytest.mark.parametrize("into", ["weights", "model"])
+def test_what_an_engine_writes_certifies_nothing(into: str) -> None:
+    learner = srl.OnlineLearner(
+        srl.Model(PSL_MODEL, "psl"), "Likes", inference={"engine": Writing, "into": into}
+    )
+    facts = {"Near": {("a", "b"): 1.0}, "Likes": {("a",): 0.9}}
+    prediction = learner.predict_one(facts, query={"Likes": ["b"]})
+    assert prediction.certified is False
+
+
+def test_an_engine_of_psl_cannot_refuse_an_example() -> None:
+    learner = srl.OnlineLearner(srl.Model(PSL_MODEL, "psl"), "Likes", inference=Raising)
+    with pytest.raises(ModuleError, match="Raising: expected values and multipliers: no values"):
+        learner.predict_one({"Near": {("a", "b"): 1.0}}, query={"Likes": ["b"]})
 
 
 def test_engines_that_are_wrong_are_told(mine: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,10 @@ from onlinesrl.mln.inference.protocols import Solution
 
 @dataclass(frozen=True)
 class Checked:
-    """A ``MapEngine`` by a search called ``name``, which is not believed to prove anything."""
+    """A ``MapEngine`` by a search called ``name``, which is not believed to prove anything.
+
+    It gets copies, so that nothing it writes changes the model by which its state is checked.
+    """
 
     name: str
     search: Callable[[GroundMRF, Floats, Floats], State]
@@ -24,7 +28,7 @@ class Checked:
         """See ``MapEngine.solve``; never certified, with an infinite bound. Raises ModuleError."""
         gain = np.zeros(model.n_atoms) if bonus is None else bonus
         try:
-            given = np.asarray(self.search(model, weight, gain))
+            given = np.asarray(self.search(deepcopy(model), weight.copy(), gain.copy()))
         except Infeasible as error:
             raise Unsolved(f"{self.name} finds no feasible state: {error}") from error
         if given.shape != (model.n_atoms,) or not np.all((given == 0) | (given == 1)):
