@@ -353,7 +353,8 @@ class _Job:
             ending = "stopped" if self.stopper.asked or trainer.enough else "nothing more"
             say(f"{ending} after {metrics.examples} examples; run it again to resume")
         timing = {"import_seconds": import_seconds, "compile_seconds": compile_seconds}
-        results = write_results(config, trainer, timing)
+        asked = self.stopper.asked
+        results = write_results(config, trainer, timing, lambda: self.stopper.asked and not asked)
         if log is not None:
             log.close(finished, lambda: self.stopper.asked)
         return results

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -116,8 +116,13 @@ class _Summary(msgspec.Struct):
     drift: _Drift | None = None
 
 
-def write_results(config: Config, trainer: Trainer, timing: Mapping[str, float]) -> dict[str, Any]:
-    """Write the weights, report.html and, last, summary.json; returns the summary."""
+def write_results(
+    config: Config, trainer: Trainer, timing: Mapping[str, float], hurried: Callable[[], bool]
+) -> dict[str, Any]:
+    """Write the weights, report.html and, last, summary.json; returns the summary.
+
+    From when on it is ``hurried``, examples have no explanation, which may need a search.
+    """
     state, folder, line = trainer.state, trainer.checkpointer.folder, trainer.line()
     seconds = state.seconds
     summary = {
@@ -143,7 +148,10 @@ def write_results(config: Config, trainer: Trainer, timing: Mapping[str, float])
                 WeightRow(entry.text, entry.instance, entry.weight, entry.uses)
                 for entry in entries[:REPORTED_WEIGHTS]
             ],
-            examples=[example_row(state.learner, *pair) for pair in state.shown.whole()],
+            examples=[
+                (shown_row if hurried() else example_row)(state.learner, *pair)
+                for pair in state.shown.whole()
+            ],
             changed={key for key, _ in leaves(config.model_dump(exclude_unset=True))},
         )
     write_atomic(folder.summary, json.dumps(summary, indent=2).encode() + b"\n")

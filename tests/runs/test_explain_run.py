@@ -7,6 +7,7 @@ import signal
 import pytest
 from conftest import Job, wait
 
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from tests.support.serving import Served
 from tests.support.waiting import until
 
@@ -58,3 +59,22 @@ def test_examples_that_came_from_standard_input(job, citations):
     assert run.call("run", run.config, "--set", "source.path=-", first=read) == 0, run.said
     assert run.call("explain", run.output, "--id", "a") == 64
     assert "its examples came from standard input; give the configuration as well" in run.said
+
+
+def test_a_signal_while_the_report_explains_leaves_the_other_explanations_out(job, citations):
+    run, said = job(citations[:5]), "explained"
+
+    def interrupted() -> None:
+        explain = MlnOnlineLearner.explain
+
+        def explaining(*arguments):
+            with (run.output / said).open("a") as file:
+                file.write("one\n")
+            os.kill(os.getpid(), signal.SIGTERM)
+            return explain(*arguments)
+
+        MlnOnlineLearner.explain = explaining  # type: ignore[method-assign]
+
+    assert run.call("run", run.config, first=interrupted) == 0, run.said
+    assert (run.output / said).read_text() == "one\n"
+    assert json.loads((run.output / "summary.json").read_text())["finished"]
