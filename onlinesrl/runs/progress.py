@@ -269,6 +269,11 @@ def print_summary(summary: Snapshot, stream: TextIO) -> None:
     predicates = get("predicates") or {}
     for name, scores in predicates.items() if len(predicates) > 1 else ():
         lines.append((f"F1 of {name}", _show(scores["f1"], "{:.1%}")))
+    limit = (
+        "at the last iteration"
+        if "mae" in summary
+        else "at the limit (inference.max_work, max_nodes)"
+    )
     solved = [f"{route} {n:,}" for route, n in (get("routes") or {}).items()]
     slowest = [
         f"example {entry['id']}: {entry['seconds']:,.1f} s ({entry['atoms']:,} atoms, {entry['route']})"
@@ -285,7 +290,7 @@ def print_summary(summary: Snapshot, stream: TextIO) -> None:
         ("Seconds of import", _show(get("import_seconds"), "{:.1f}")),
         ("Seconds of compilation", _show(get("compile_seconds"), "{:.1f}")),
         ("Solver", ", ".join(solved)),
-        ("Unproven", _show(get("unsolved") or None, "{:,} searches that reached their limit")),
+        ("Unproven", _show(get("unsolved") or None, f"{{:,}} ended {limit}")),
         ("Slowest", ", ".join(slowest)),
         (
             "Left out",

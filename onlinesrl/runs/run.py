@@ -269,9 +269,10 @@ def run(config: Config, options: Options, import_seconds: float, say: Say) -> di
         learner = new_learner(config)
         with RunFolder(config.output, config.language.suffix) as folder:
             options.locked()
+            job = _Job(config, options, learner, folder, stopper, display)
+            check_apart(config, job.reader.source, folder)  # before anything is cleared
             with _copies(config, folder, options, say, stopper) as copies:
-                job = _Job(config, options, learner, folder, stopper, copies, display)
-                return job.run(import_seconds, say)
+                return job.run(copies, import_seconds, say)
 
 
 class _Job:
@@ -284,14 +285,12 @@ class _Job:
         learner: Learner,
         folder: RunFolder,
         stopper: ShutdownSignal,
-        copies: CheckpointCopies | None,
         display: Shows,
     ) -> None:
         self.config, self.options = config, options
         self.learner = learner
         self.folder = folder
         self.stopper = stopper
-        self.copies = copies
         self.display = display
         self.fingerprint = config.fingerprint(learner.model_text)
         self.labels = (
@@ -310,10 +309,11 @@ class _Job:
         self.observers.append(answerer)
         return RequestJournal(self.options.requests, answerer, setting)
 
-    def run(self, import_seconds: float, say: Say) -> dict[str, Any]:
+    def run(
+        self, copies: CheckpointCopies | None, import_seconds: float, say: Say
+    ) -> dict[str, Any]:
         """Resume, learn until the end or a stop, and write the results; see ``run``."""
         config, source, folder = self.config, self.reader.source, self.folder
-        check_apart(config, source, folder)
         with closing(source):
             compile_seconds = 0.0
             with suppress(Stopped), self.stopper.waiting():
@@ -338,7 +338,7 @@ class _Job:
                 log = MlflowLog(config.metrics.mlflow, config.output.name, folder.mlflow, warn)
                 self.observers.append(log)
             with ExitStack() as stack:
-                trainer = self._trainer(saved, ended, stack)
+                trainer = self._trainer(saved, ended, copies, stack)
                 if not ended:
                     stack.enter_context(self.display)
                     tell = self.learner.slowest.tell
@@ -377,7 +377,11 @@ class _Job:
         return checkpoints_module.latest(self.folder.checkpoints, warn, accepts)
 
     def _trainer(
-        self, saved: checkpoints_module.Checkpoint | None, ended: bool, stack: ExitStack
+        self,
+        saved: checkpoints_module.Checkpoint | None,
+        ended: bool,
+        copies: CheckpointCopies | None,
+        stack: ExitStack,
     ) -> Trainer:
         """Return what learns, resumed; the ``stack`` closes it."""
         config, options, source = self.config, self.options, self.reader.source
@@ -393,7 +397,7 @@ class _Job:
             "config": config.as_dict(),
         }
         keep = config.checkpoint.keep
-        checkpointer = Checkpointer(self.folder, state, outputs, about, keep, self.copies)
+        checkpointer = Checkpointer(self.folder, state, outputs, about, keep, copies)
         crashes = config.limits.crashes if config.distribute is None else 0
         crash = CrashNote(self.folder.started, run_of(self.fingerprint), crashes)
         checkpointer.resume(saved)

@@ -120,6 +120,8 @@ class Service:
                 return refused
             text = bytes(body).removeprefix(b"\xef\xbb\xbf")
             text = text if kind == LINES else text.replace(b"\n", b" ")
+            if kind != LINES and not text.strip():
+                return refusal(422, "no example")
             return await self._ask(PendingRequest(text, learn, explain), kinds[kind])
         except ClientDisconnect:
             return Response(status_code=400)
@@ -151,7 +153,7 @@ class Service:
         """Wait for the answers to a request, which are of a kind."""
         alone = kind != LINES
         if pending.over:
-            return refusal(422, "no example") if alone else Response(media_type=LINES)
+            return Response(media_type=LINES)
         if not self.requests.put(pending):
             return busy()
         try:

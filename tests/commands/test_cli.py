@@ -515,13 +515,13 @@ def loaded(*names):
     return [name for name in names if name in sys.modules]
 from onlinesrl.commands import cli
 print(loaded("numba", "numpy", "pydantic"))
+import onlinesrl.commands.dashboard.app
+print(loaded("numba"))
 from onlinesrl.runs.progress import Display
 from onlinesrl.stream.observer import Progress
 with Display(io.StringIO()) as display:
     display.batch(Progress([], [], 1, 0.0, 1.0, None, lambda: {"examples": 1}, dict))
 print(loaded("rich"))
-import onlinesrl.commands.dashboard.app
-print(loaded("numba"))
 import numpy
 print(len(os.listdir("/proc/self/task")))
 import onlinesrl.stream.kafka.client

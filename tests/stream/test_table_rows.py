@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from conftest import tiers
 
-from onlinesrl.core.errors import StorageError
+from onlinesrl.core.errors import ExampleError, StorageError
 from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.core.learner import Outcome, Prediction
 from onlinesrl.logic.tables import read_parquet, write_parquet
 from onlinesrl.stream.kernels import sorted_rows as kernel
+from onlinesrl.stream.predictions import Result
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.sinks.parquet import new_tables
 from onlinesrl.stream.sources.parquet import TableSource
@@ -114,10 +115,11 @@ def test_answers_become_columns(tmp_path):
     tables = new_tables(tmp_path, {"In": ["token", None], "Is": ["kind"], "None": ["x"]})
     record, example = Record(b"", "f", 3, 0, 0), Example(id="7", evidence={})
     atoms: dict[str, Any] = {"In": [["é\0", 1], ['"', -2]], "Is": [["5"], [5]], "None": []}
-    tables.write(record, example, Outcome(Prediction("7", atoms, 0.5, True, "g", 2)))
-    tables.write(record, None, Outcome(None, "wrong"))
+    tables.write(Result(record, example, Outcome(Prediction("7", atoms, 0.5, True, "g", 2))))
+    tables.write(Result(record, ExampleError("wrong"), Outcome(None, "wrong")))
     values = {"In": [ValuedAtom(["b", 3], 0.25)]}
-    tables.write(record, example, Outcome(Prediction(8, {"In": []}, 1.5, False, marginals=values)))
+    bare = Prediction(8, {"In": []}, 1.5, False, marginals=values)
+    tables.write(Result(record, example, Outcome(bare)))
     tables.flush()
     tables.flush()
     found = {path.name: [*path.iterdir()] for path in tmp_path.iterdir()}

@@ -65,7 +65,7 @@ def test_the_best_state_found_is_predicted_and_not_called_certified(stream):
     hardest = satisfiable(52, 60, 252)
     run = stream([*MIXED, hardest])
     assert run.run() == 0, run.said
-    assert "ended at its limit (inference.max_work, max_nodes), unproven" in run.printed
+    assert "ended at the limit (inference.max_work, max_nodes)" in run.printed
     predictions = run.lines("predictions.jsonl")
     assert [p["id"] for p in predictions if not p["certified"]] == [50, 52]  # of 51 the rival
     assert run.lines("deadletter.jsonl") == []
