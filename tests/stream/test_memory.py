@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onlinesrl.stream.decoding import READ_BYTES
+from onlinesrl.stream.source import READ_BYTES
 from tests.stream.test_late_labels import shuffled
 
 LEFT = {"checkpoint": {"every": 7}, "limits": {"bad_share": 1.0}}

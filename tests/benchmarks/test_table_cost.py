@@ -14,7 +14,7 @@ from tests.benchmarks.measure import python, show, sizes
 
 PSL = "1: Knows(A, B) & Votes(A) -> Votes(B) ^2\n0.1: !Votes(A) ^2\n"
 MLN = "Word(doc, word)\nSpam(doc)\n0 Word(d, +w) => Spam(d)\n0 Spam(d)\n"
-CODE = "from tests.benchmarks.test_tables import main; main()"
+CODE = "from tests.benchmarks.test_table_cost import main; main()"
 
 
 def make_graph(folder: Path, edges: int) -> None:

@@ -1,14 +1,14 @@
 """PSL: whole processes beside PSL's, inference on pages, and by two threads.
 
-What is beside PSL needs its runtime, ``psl-runtime.jar`` of the wheel of pslpython, named by PSL_JAR, and
-Java. PSL's seconds are those that the peers' script takes from its log.
+PSL's runtime is that of the package pslpython; it needs Java. PSL's seconds are those that the peers' script
+takes from its log.
 """
 
 import json
-import os
 import re
 import shutil
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,11 +20,6 @@ from onlinesrl.psl.inference.admm import Admm
 from tests.benchmarks.measure import ONLINESRL, Used, python, ratio, show, sizes
 from tests.support.hinge_models import PSL, friendship
 
-JAR = os.environ.get("PSL_JAR", "")
-BESIDE = [
-    pytest.mark.skipif(not Path(JAR).is_file(), reason="PSL_JAR names no runtime of PSL"),
-    pytest.mark.skipif(not PSL.exists(), reason="needs the cases of PSL"),
-]
 CASES = ["simple-acquaintances", "friendship-100k", "citeseer"]
 CASES += ["smokers-100k-sq", "smokers-100k-lin", "socialnet-22050-quad"]
 LEARNED = ["smokers-learn-5k", "simple-acquaintances-learn", "citeseer-learn"]
@@ -38,10 +33,10 @@ RULES = """
 LEARN = """
 import json, sys, time
 from pathlib import Path
-from onlinesrl.psl import query
+from onlinesrl.psl.query.infer import load
 from onlinesrl.psl.learning.mle import Mle
 from onlinesrl.psl.learning.problem import grounded
-model = query.load(Path(sys.argv[1]), None)
+model = load(Path(sys.argv[1]), None)
 data, began = model.database("learn"), time.process_time()
 problem = grounded(model.program, model.functions, data)
 learned = Mle().learn(problem, lambda step: None)
@@ -58,14 +53,16 @@ def infer(folder: Path, model: Path, *options: str | Path) -> tuple[Used, dict[s
 def psls(case: str, folder: Path, times: int, *options: str) -> dict[str, Any]:
     """PSL's medians, and the objective of its answer as our model has it."""
     results = folder / "results.jsonl"
-    arguments = (case, "--n", str(times), "--jar", JAR, "--out", results, *options)
+    package = find_spec("pslpython")
+    assert package is not None and package.origin is not None
+    jar = Path(package.origin).with_name("psl-runtime.jar")
+    arguments = (case, "--n", str(times), "--jar", jar, "--out", results, *options)
     python(folder / "run_psl.py", *arguments)
     return json.loads(results.read_text().splitlines()[-1])
 
 
+@pytest.mark.skipif(not PSL.exists(), reason="needs the cases of PSL")
 class TestBesidePsl:
-    pytestmark = BESIDE
-
     @sizes("cases, times", (CASES[:1], 1), (CASES, 3))
     def test_inference(self, cases: list[str], times: int, tmp_path: Path) -> None:
         shutil.copytree(PSL, tmp_path / "psl")
