@@ -266,3 +266,17 @@ def test_a_tail_of_what_gzip_packs(tmp_path):
         append(path, packed[place : place + 7])
         found += tail.more()
     assert found == [b"1", b"2", b"3", b"4"]
+
+
+def test_a_list_of_files_that_is_gone_or_cut_is_missed(days):
+    for day in range(3):
+        days.write(f"{day}.jsonl", 9 * day, 9 * day + 9)
+    run = finish(days("run", str(days.folder)))
+    listed = run.output / "files.jsonl"
+    listed.write_bytes(listed.read_bytes().splitlines(keepends=True)[0])
+    for has in (1, 0):
+        days.write("3.jsonl", 27, 30)
+        assert run.run() == 74
+        said = f"{listed}: has {has} of the 2 files that were read to their end; restore the file, or start"
+        assert said in run.said
+        listed.unlink(missing_ok=True)

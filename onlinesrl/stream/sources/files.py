@@ -67,16 +67,17 @@ class ReadLog:
 
     def first(self, count: int) -> list[Ended]:
         """Return the first entries, and remove the others, which no checkpoint includes."""
-        if not self.path.exists() and not count:
-            return []
-        entries = [Ended(**line) for line in islice(json_lines(self.path, Ended), count)]
+        exists = self.path.exists()
+        lines = json_lines(self.path, Ended) if exists else ()
+        entries = [Ended(**line) for line in islice(lines, count)]
         if len(entries) < count:
             raise StorageError(
                 f"{self.path}: has {len(entries)} of the {count} files that were read to their end; "
                 "restore the file, or start over with --fresh"
             )
-        with OutputFile(self.path) as file:
-            file.truncate(sum(map(len, map(_line, entries))))
+        if exists:
+            with OutputFile(self.path) as file:
+                file.truncate(sum(map(len, map(_line, entries))))
         return entries
 
     def append(self, read: Iterable[Ended]) -> None:
