@@ -170,10 +170,12 @@ class ExampleReader:
         """Open the source at a position, None: its start, unless ``more`` has; return where it starts."""
         return position if self._ahead is not None else self.source.open(position)
 
-    def next_batch(self, room: int) -> Contents | None:
+    def next_batch(self, room: int, condemned: str | None = None) -> Contents | None:
         """Return what stands next, of at most so many records.
 
-        It has no items where there are no more for now, or where all are left out. None: at the end.
+        It has no items where there are no more for now, or where all are left out. None: at the end. A record
+        that does not fit into memory is bad if it has been ``condemned``, for this reason; otherwise
+        MemoryError is raised.
         """
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
@@ -181,7 +183,12 @@ class ExampleReader:
         batch = self.source.next_batch(room)
         if batch is None:
             return None
-        contents = self.decoder.contents(batch.records)
+        try:
+            contents = self.decoder.contents(batch.records)
+        except MemoryError:
+            if condemned is None:
+                raise
+            contents = [ExampleError(condemned, "crash") for _ in batch.records]
         self.choice.note([content.group for content in contents if isinstance(content, Example)])
         decoded_records = zip(batch.records, contents, strict=True)
         if self.choice.all:

@@ -103,8 +103,12 @@ class Trainer:
 
     def advance(self, stopper: ShutdownSignal) -> None:
         """Learn from the next micro-batch, tell the observers, and save if that is due."""
+        room, steps = min(self.room, self.pace.most), self.state.metrics.steps
         try:
-            batch = self.reader.next_batch(min(self.room, self.pace.most))
+            batch = self.reader.next_batch(room, self.crash.condemned(steps))
+        except MemoryError:
+            with self.crash.trying(steps, room):
+                raise
         except Stopped:  # while it waited for brokers
             return
         except DataError:
