@@ -177,12 +177,15 @@ def test_a_checkpoint_imports_nothing(mine: Path, tmp_path: Path) -> None:
     again = srl.OnlineLearner.load(tmp_path / "saved")
     assert again.settings == learner.settings
     del sys.modules["steps"]
-    with pytest.raises(srl.StorageError, match="import steps before"):
+    with pytest.raises(srl.UsageError, match="import steps before"):
         srl.OnlineLearner.load(tmp_path / "saved")
     assert "steps" not in sys.modules
     told = command(mine, "weights", str(tmp_path / "saved"), path=str(mine))
-    assert told.returncode == 74
+    assert told.returncode == 64
     assert "a checkpoint must not import" in told.stderr
+    told = command(mine, "checkpoint", "verify", str(tmp_path / "saved"), path=str(mine))
+    assert (told.returncode, "1 intact, 0 damaged" in told.stdout) == (0, True)
+    assert "intact, and not restored: learner.update: steps:Alma is of a module" in told.stdout
 
 
 class Refused(modules.Update):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from onlinesrl.commands.common import located
-from onlinesrl.core.errors import OnlinesrlError, StorageError
+from onlinesrl.core.errors import OnlinesrlError, StorageError, UsageError
 
 if TYPE_CHECKING:
     from onlinesrl.stream.checkpoints import Checkpoint
@@ -83,16 +83,22 @@ def checkpoint_show(path: CheckpointArgument) -> None:
 
 @checkpoints.command("verify")
 def checkpoint_verify(path: CheckpointArgument) -> None:
-    """Read every byte of every checkpoint, and restore it; exit 74 if one is damaged."""
+    """Read every byte of every checkpoint, and restore it; exit 74 if one is damaged.
+
+    One that names a module of somebody's own is not restored.
+    """
     from onlinesrl.library.restored import restore
 
     intact, damaged = 0, []
-    for _, checkpoint in _loaded(path):
+    for file, checkpoint in _loaded(path):
         try:
             if isinstance(checkpoint, StorageError):
                 raise checkpoint
             restore(checkpoint)
             intact += 1
+        except UsageError as error:
+            intact += 1
+            print(f"{file}: intact, and not restored: {error}")
         except OnlinesrlError as error:
             damaged.append(f"damaged: {error}")
     print(f"{intact} intact, {len(damaged)} damaged")

@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from operator import attrgetter
 from traceback import extract_tb
-from typing import Any, ClassVar, Self, TypeVar, get_args
+from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.fields import FieldInfo
@@ -184,7 +184,8 @@ class Kinds:
         if not imports and module not in sys.modules:
             raise self._wrong(
                 f"{name} is of a module that a checkpoint must not import: in Python import {module} before; "
-                "commands take the configuration, or the file of weights"
+                "commands take the configuration, or the file of weights",
+                "not_imported",
             )
         try:
             return attrgetter(place)(import_module(module))
@@ -195,8 +196,10 @@ class Kinds:
             reason = f"{type(error).__name__}: {error}{where}"
             raise self._wrong(f"{name} cannot be imported: {reason}") from error
 
-    def _wrong(self, reason: str) -> PydanticCustomError:
-        return PydanticCustomError("kind", "{reason}", {"reason": reason, "tag": self.base.tag})
+    def _wrong(
+        self, reason: str, kind: Literal["kind", "not_imported"] = "kind"
+    ) -> PydanticCustomError:
+        return PydanticCustomError(kind, "{reason}", {"reason": reason, "tag": self.base.tag})
 
     def _chosen(self, values: Any) -> Section:
         """Return the section of given keys, or a section itself."""

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
-from onlinesrl.core.errors import OnlinesrlError
+from onlinesrl.core.errors import OnlinesrlError, UsageError
 from onlinesrl.core.io.config_section import kinds_of
 from onlinesrl.core.io.restoring import Misfit
 from onlinesrl.core.online.update_rules import AnyUpdate
@@ -159,7 +159,7 @@ def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 def section_of(fingerprint: Mapping[str, Any], section: str, annotation: Any) -> dict[str, Any]:
     """Return the keys of a section of a fingerprint, those that its kind has. Raises Misfit.
 
-    A module is not imported because a checkpoint names it.
+    A module is not imported because a checkpoint names it: raises UsageError if it has not been before.
     """
     kinds = kinds_of(annotation)
     assert kinds is not None
@@ -170,7 +170,8 @@ def section_of(fingerprint: Mapping[str, Any], section: str, annotation: Any) ->
     try:
         kind = kinds.resolve(name, imports=False)
     except PydanticCustomError as error:
-        raise Misfit(f"{section}.{tag}: {error.message()}") from None
+        known = Misfit if error.type == "kind" else UsageError
+        raise known(f"{section}.{tag}: {error.message()}") from None
     keys = [key for key in kind.model_fields if key != "start"]
     values = {key: _value(fingerprint, f"{section}.{key}") for key in keys}
     return {key: value for key, value in values.items() if value is not None} | {tag: name}
