@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,18 @@ def deadly(poison: str, number: signal.Signals) -> Callable[[], None]:
         MlnOnlineLearner.step = stepping
 
     return install
+
+
+def starved(poison: str) -> None:
+    """Let this process lack the memory to decode this example."""
+    decode_all = MlnOnlineLearner.decode_all
+
+    def decoding(self, lines):
+        if any(poison.encode() in line for line in lines):
+            raise MemoryError
+        return decode_all(self, lines)
+
+    MlnOnlineLearner.decode_all = decoding
 
 
 def ids(lines: Sequence[bytes]) -> list[str]:
@@ -147,3 +160,15 @@ def test_a_note_that_cannot_be_written_stops_the_run(monkeypatch):
     monkeypatch.setattr("onlinesrl.stream.crash_notes.plain", os.open)  # which opens devices, too
     with pytest.raises(StorageError, match="/dev/full: cannot write: No space left"):
         CrashNote(Path("/dev/full"), "run", 3)
+
+
+def test_an_example_that_does_not_fit_into_memory_is_put_aside(job, citations):
+    """Processes that lack the memory to decode it end there, and the next ones try it alone."""
+    poison = ids(citations)[15]
+    whole = job(citations[:15] + citations[16:20], "whole", checkpoint={"every": 7})
+    run = job(citations[:20], checkpoint={"every": 7}, limits={"bad_share": 1.0})
+    assert whole.run() == 0
+    statuses = [run.run(first=partial(starved, poison)) for _ in range(4)]
+    assert statuses == [69, 69, 69, 0], run.said
+    assert run.lines("metrics.jsonl")[-1]["errors"] == {"crash": 1}
+    assert run.predictions() == whole.predictions()

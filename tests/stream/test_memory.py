@@ -59,17 +59,6 @@ def test_giants_that_are_refused_are_not_held_together(job, citations):
     assert run.predictions() == small.predictions()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_an_example_that_does_not_fit_into_memory_is_put_aside(job, citations, counting):
-    """Processes that lack the memory to decode it end there, and the next ones try it alone."""
-    small = job(citations[:20], "small", **LEFT)
-    run = job([*citations[:15], giant("g", 5_000_000), *citations[15:20]], **LEFT)
-    assert small.run() == 0
-    assert [run.run(first=room_for(60)) for _ in range(4)] == [69, 69, 69, 0], run.said
-    assert run.lines("metrics.jsonl")[-1]["errors"] == {"crash": 1}
-    assert run.predictions() == small.predictions()
-
-
 # what waits ----------------------------------------------------------------------------------------
 
 
