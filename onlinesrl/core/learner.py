@@ -82,7 +82,7 @@ def scored(
     items: Sequence[Item], outcomes: Sequence[Outcome]
 ) -> Iterator[tuple[Prediction, Example]]:
     """Yield the predictions that labelled examples are scored by, with these examples."""
-    for item, outcome in zip(items, outcomes, strict=False):
+    for item, outcome in zip(items, outcomes, strict=True):
         if outcome.prediction is None:
             continue
         prediction = item.prediction if isinstance(item, Answered) else outcome.prediction

@@ -18,8 +18,7 @@ def process_batch(
 ) -> tuple[list[Outcome], Tally]:
     """Predict each item and, if ``learning``, learn from it; return the outcomes and their counts.
 
-    The caller writes, shows or returns the outcomes. There are fewer outcomes than items where a signal
-    asked to stop: nothing was learned from the remaining items.
+    The caller writes, shows or returns the outcomes.
 
     While the items are processed, ``note`` says that they are, the first as example ``number`` of the run;
     an example in which too many processes died is not tried, and is bad by an error of kind "crash".
@@ -32,5 +31,5 @@ def process_batch(
         items = [ExampleError(reason, "crash")]
     with note.trying(number, len(items)):
         outcomes, tally = learner.step(items, learning)
-    note.passed(number + len(outcomes))
+    note.passed(number + len(items))
     return outcomes, tally

@@ -159,12 +159,12 @@ class Trainer:
     @property
     def save_due(self) -> bool:
         """Whether a checkpoint is due: by count, or by time since the last."""
-        every, seconds = (
-            self.rules.schedule.checkpoint_examples,
-            self.rules.schedule.checkpoint_seconds,
-        )
-        if not self.unsaved or every is not None:
-            return self.unsaved and self.state.metrics.steps % (every or 1) == 0
+        schedule = self.rules.schedule
+        every, seconds = schedule.checkpoint_examples, schedule.checkpoint_seconds
+        if not self.unsaved:
+            return False
+        if every is not None:
+            return self.state.metrics.steps % every == 0
         return seconds is not None and time.monotonic() - self.saved_at >= seconds
 
     def save(self) -> None:
