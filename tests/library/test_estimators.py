@@ -79,6 +79,21 @@ def test_one_pass_is_the_same_however_it_is_cut(cls: Any, samples: Any, labels: 
 
 
 @both
+@pytest.mark.parametrize("update", ["adagrad", "log-likelihood", "cda2"])
+def test_fit_learns_what_single_samples_teach_when_a_label_comes_late(
+    cls: Any, samples: Any, labels: Any, update: str
+) -> None:
+    """A label counts from the first sample that has it, in ``fit`` and ``partial_fit`` too."""
+    X, y = samples[:2] * 50, [["O", "PLACE", "O"], ["PLACE", "O"]] * 50
+    X, y = [*X, *samples[:2]], [*y, ["LATE", 3, "O"], ["EARLY", "LATE"]]
+    single = cls(update)
+    for x, of in zip(X, y, strict=True):
+        single.learn_one(x, of)
+    assert single.classes_ == ["O", "PLACE", 3, "LATE", "EARLY"]
+    assert state(cls(update).fit(X, y)) == state(cls(update).partial_fit(X, y)) == state(single)
+
+
+@both
 def test_new_labels_and_features_may_appear(cls: Any, samples: Any, labels: Any) -> None:
     estimator = cls().fit(samples * 3, labels * 3)
     new = [{"what": "new", "odd": True}]
@@ -110,12 +125,45 @@ def test_a_label_may_be_new_at_any_time(
     more = [sample(*(f"new{n}" for n in range(size)), "a") for size in (0, new)]
     truth = [["X"], [*(f"Y{n}" for n in range(new)), "X"]]
     estimator.partial_fit(more, truth, classes=["Z"])
-    names = ["O", *sorted({"X", "Z", *truth[1]})]
+    names = ["O", "Z", "X", *sorted({*truth[1]} - {"X"})]
     assert estimator.classes_ == names
     for _ in range(10):
         estimator.partial_fit(more[1:], truth[1:])
     assert estimator.predict(more[1:]) == truth[1:]
     assert {*estimator.predict_marginals(more)[0][0]} == {*names}
+
+
+@both
+def test_river_evaluates_labels_with_names(cls: Any, samples: Any, labels: Any) -> None:
+    """Its metrics of several outputs take mappings; the weights are those of samples with numbers."""
+    from river import base, evaluate, metrics
+
+    names = ["first", "second", "third"]
+    xs, ys = samples[:2] * 20, labels[:2] * 20
+    named = [dict(zip(names, x if cls is srl.SequenceTagger else x[0], strict=False)) for x in xs]
+    if cls is srl.LinkedClassifier:
+        links = [[(names[i], names[j], *more) for i, j, *more in x[1]] for x in xs]
+        named = [*zip(named, links, strict=True)]
+    truth = [dict(zip(names, y, strict=False)) for y in ys]
+    estimator, numbered = cls(), cls()
+    assert isinstance(estimator, base.MultiLabelClassifier)
+    metric = metrics.multioutput.MicroAverage(metrics.Accuracy())
+    evaluate.progressive_val_score(zip(named, truth, strict=True), estimator, metric)
+    right = total = 0
+    for x, y in zip(xs, ys, strict=True):
+        predicted = numbered.predict_one(x)
+        if predicted is not None:
+            right += sum(a == b for a, b in zip(predicted, y, strict=True))
+            total += len(y)
+        numbered.learn_one(x, y)
+    assert metric.get() == right / total
+    assert state(estimator) == state(numbered)
+    marginals = numbered.predict_marginals_single(xs[0])
+    assert estimator.predict_proba_one(named[0]) == dict(zip(names, marginals, strict=False))
+    assert numbered.predict_proba_one(xs[0]) == marginals
+    assert numbered.predict_single(xs[0]) == numbered.predict([xs[0]])[0]
+    with pytest.raises(srl.InputError, match="a mapping from names of x to labels"):
+        estimator.learn_one(named[0], {"fourth": "O"})
 
 
 @both
@@ -386,7 +434,7 @@ def test_an_interrupt_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(KeyboardInterrupt):
             tagger.partial_fit([[{"new": True}], *X], [["NEW"], *Y])
     assert state(tagger) == before
-    assert tagger.classes_ == ["NAME", "O", "PLACE"]
+    assert tagger.classes_ == ["O", "PLACE", "NAME"]
 
 
 @both

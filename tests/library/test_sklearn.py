@@ -14,6 +14,7 @@ import onlinesrl as srl
 from onlinesrl.library.estimators.estimator import Estimator
 
 NOT_APPLICABLE = {
+    "check_estimator_tags_renamed": "river has tags by the name that scikit-learn's had before 1.6",
     "check_array_api_input": "runs only where scipy is told to take arrays of other libraries",
     "check_class_weight_classifiers": "weights of 1000 to 0.0001 scale the margin, not the gradient",
 }
@@ -59,7 +60,7 @@ class Adapter(Estimator):
 
     @property
     def classes_(self) -> Any:
-        return np.array(super().classes_)
+        return np.array(sorted(super().classes_))
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags
@@ -124,7 +125,7 @@ def test_a_grid_search_over_a_pipeline() -> None:
 def test_predictions_across_folds() -> None:
     """They come as an array of lists, in the order of the samples, for samples of any lengths."""
     from sklearn.metrics import make_scorer
-    from sklearn.model_selection import cross_val_predict, cross_val_score
+    from sklearn.model_selection import cross_val_predict, cross_val_score, cross_validate
 
     found = cross_val_predict(srl.SequenceTagger(), X, Y, cv=3)
     assert found.shape == (len(X),)
@@ -132,6 +133,12 @@ def test_predictions_across_folds() -> None:
     graphs = [([{"word": of["word"]} for of in x], []) for x in X]
     found = cross_val_predict(srl.LinkedClassifier(), graphs, Y, cv=3)
     assert [*map(len, found)] == [*map(len, Y)]
+    parts = cross_validate(
+        srl.SequenceTagger("log-likelihood"), X, Y, cv=3, return_estimator=True, return_indices=True
+    )
+    for tagger, test in zip(parts["estimator"], parts["indices"]["test"], strict=True):
+        of = tagger.predict_marginals([X[n] for n in test])
+        assert [[max(p, key=p.get) for p in x] for x in of] == [Y[n] for n in test]
     scorer = make_scorer(srl.chunk_f1)
     assert np.mean(cross_val_score(srl.SequenceTagger(), X, Y, cv=3, scoring=scorer)) == 1.0
 

@@ -6,13 +6,13 @@ import inspect
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeAlias
 from warnings import warn
 
-from onlinesrl.core.errors import InputError, NotFittedError, OnlinesrlWarning, UsageError
+from onlinesrl.core.errors import InputError, NotFittedError, OnlinesrlWarning, UsageError, shown
 from onlinesrl.core.evaluation.class_balance import BALANCED
 from onlinesrl.core.online.update_rules import STANDARD
 from onlinesrl.library.estimators.samples import Label, accuracy, labels_of, listed, samples_of
@@ -50,7 +50,16 @@ class Learned(Protocol):
         """Yield the labels of each sample."""
 
 
-class Estimator(ABC):
+if TYPE_CHECKING:
+    Base: TypeAlias = ABC
+else:
+    try:
+        from river.base import MultiLabelClassifier as Base
+    except ImportError:
+        Base = ABC
+
+
+class Estimator(Base):
     """What ``learned_`` can do, under the names of scikit-learn and, for single samples, of river."""
 
     learned_: Any
@@ -74,6 +83,10 @@ class Estimator(ABC):
         self.held_out = held_out
         self.class_weight = class_weight
         self.calibrated = calibrated
+
+    @abstractmethod
+    def predict_marginals(self, X: Any) -> list[list[dict[Label, float]]]:
+        """Return the probabilities of each sample's labels."""
 
     @abstractmethod
     def _new(self, update: Mapping[str, Any]) -> Learned:
@@ -168,14 +181,48 @@ class Estimator(ABC):
         """The labels, in the order in which they were met."""
         return [*self._fitted().classes]
 
-    def learn_one(self, x: Any, y: Any) -> None:
-        """Learn from one sample; see ``partial_fit``."""
-        self.partial_fit([x], [y])
+    def predict_single(self, x: Any) -> list[Label]:
+        """Return the labels of one sample; see ``predict``."""
+        labels: list[Label] = self.predict([x])[0]
+        return labels
 
-    def predict_one(self, x: Any) -> list[Label] | None:
-        """Return the labels of one sample; None before any label was met."""
-        trained = self.__sklearn_is_fitted__() and self.learned_.classes
-        return self.predict([x])[0] if trained else None
+    def predict_marginals_single(self, x: Any) -> list[dict[Label, float]]:
+        """Return the probability of each label in one sample; see ``predict_marginals``."""
+        marginals: list[dict[Label, float]] = self.predict_marginals([x])[0]
+        return marginals
+
+    def learn_one(self, x: Any, y: Any) -> None:
+        """Learn from one sample; see ``partial_fit``.
+
+        In ``x`` what has a label may have a name: it is a mapping then, and so are ``y`` and predictions, as
+        river's multi-output metrics take them.
+        """
+        names, sample = self._unnamed(x)
+        if names is not None:
+            if not isinstance(y, Mapping) or not y.keys() <= {*names}:
+                reason = f"expected a mapping from names of x to labels: {shown([*names])}"
+                raise InputError(f"y is {shown(y)}, {reason}")
+            y = [y.get(name) for name in names]
+        self.partial_fit([sample], [y])
+
+    def predict_one(self, x: Any) -> Any:
+        """Return the labels of one sample; None before any label was met. See ``learn_one``."""
+        return self._one(x, self.predict)
+
+    def predict_proba_one(self, x: Any) -> Any:
+        """Return the probability of each label in one sample; see ``predict_one``."""
+        return self._one(x, self.predict_marginals)
+
+    def _one(self, x: Any, predict: Callable[[Any], list[Any]]) -> Any:
+        if not self.__sklearn_is_fitted__() or not self.learned_.classes:
+            return None
+        names, sample = self._unnamed(x)
+        (predicted,) = predict([sample])
+        return predicted if names is None else dict(zip(names, predicted, strict=True))
+
+    @abstractmethod
+    def _unnamed(self, x: Any) -> tuple[list[Any] | None, Any]:
+        """Return the names of what has a label in a sample, and the sample with numbers; None and itself."""
 
     def _empty(self) -> Learned:
         overrides = {"loss": self.loss, "sigma": self.sigma}
@@ -223,6 +270,8 @@ class Estimator(ABC):
         standard = inspect.signature(type(self)).parameters
         changed = {n: v for n, v in self.get_params().items() if v is not standard[n].default}
         return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in changed.items())})"
+
+    __str__ = __repr__
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn wants to know: samples are no rows of numbers, and y is required."""

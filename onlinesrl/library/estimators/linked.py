@@ -96,6 +96,16 @@ class LinkedClassifier(Estimator):
         learner: OnlineLearner = self._fitted().learner
         return learner
 
+    def _unnamed(self, x: Any) -> tuple[list[Any] | None, Any]:
+        match x:
+            case [Mapping() as things, links]:
+                number = {name: n for n, name in enumerate(things)}
+                numbered = [
+                    (*(number.get(name, name) for name in link[:2]), *link[2:]) for link in links
+                ]
+                return [*things], ([*things.values()], numbered)
+        return None, x
+
     def _new(self, update: Mapping[str, Any]) -> Learned:
         weight = self._class_weight()
         if isinstance(weight, str):
@@ -120,7 +130,7 @@ class Learned:
     def learn(self, X: Any, y: Any, classes: Sequence[Label] | None) -> None:
         """Learn from all samples or none."""
         evidence, truth, labels = self._read(X, y, classes)
-        learner = self.learner or self._new(labels)
+        learner = self.learner or self._new(classes)
         if len(evidence) == 1:
             learner.learn_one(evidence[0], truth[0])
         else:
@@ -129,9 +139,11 @@ class Learned:
 
     def passes(self, X: Any, y: Any) -> Iterator[None]:
         """See ``estimator.Learned.passes``."""
-        evidence, truth, self.classes = self._read(X, y, None)
-        self.learner = self._new(self.classes)
-        for n, order in enumerate(orders(len(evidence))):
+        samples = samples_of(X, least=1)
+        self.learner = self._new(None)
+        for n, order in enumerate(orders(len(samples))):
+            if n < 2:  # in the first pass labels are met
+                evidence, truth, self.classes = self._read(samples, y, None)
             xs, ys = [evidence[n] for n in order], [truth[n] for n in order]
             self.learner.learn_many(xs, ys, again=n > 0)
             yield
@@ -140,27 +152,31 @@ class Learned:
         """See ``estimator.Learned.copy``."""
         return copy.deepcopy(self)
 
-    def _new(self, labels: Sequence[Label]) -> OnlineLearner:
-        return OnlineLearner(_model(labels), "Label", update=self.update)
+    def _new(self, classes: Sequence[Label] | None) -> OnlineLearner:
+        return OnlineLearner(_model(classes_of(classes)), "Label", update=self.update)
 
     def _read(
         self, X: Any, y: Any, classes: Sequence[Label] | None
     ) -> tuple[list[Evidence | Example], list[Evidence], list[Label]]:
         """Return samples to learn from, their truths, and all labels.
 
-        A sample with unknown labels is an Example that lists them as unlabelled.
+        A sample with unknown labels is an Example that lists them as unlabelled, with the labels met so far.
         """
         facts, lengths = _evidences(samples_of(X, least=1))
         known = known_labels_of(y, lengths, LinkedClassifier.noun)
-        labels = extended(self.classes, [classes_of(classes), *(part.values() for part in known)])
+        met = extended(self.classes, [classes_of(classes)])
+        labels = extended(met, [part.values() for part in known])
         if not labels and any(lengths):
             raise InputError("y has no label: every label is None, and there are no classes")
         evidence: list[Evidence | Example] = [*facts]
         truth = [{"Label": [[i, str(label)] for i, label in part.items()]} for part in known]
         for n, (part, length) in enumerate(zip(known, lengths, strict=True)):
+            met += {*part.values()}.difference(met)
             if len(part) < length:
                 unknown = [i for i in range(length) if i not in part]
-                atoms = {"Label": [[i, str(label)] for i in unknown for label in labels]}
+                atoms = {
+                    "Label": [[i, str(label)] for i in unknown for label in labels if label in met]
+                }
                 evidence[n] = example(facts[n], truth[n], None, atoms)
         return evidence, truth, labels
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from random import Random
 from typing import Any, TypeAlias
 
@@ -100,21 +99,21 @@ def classes_of(classes: Any) -> list[Label]:
     return [_label(value, f"classes, {n}") for n, value in enumerate(values)]
 
 
-def extended(old: Sequence[Label], labels: Iterable[Iterable[Label]]) -> list[Label]:
-    """Return the known labels, then those that are new, in order: integers, then strings.
+def extended(old: Sequence[Label], groups: Iterable[Iterable[Label]]) -> list[Label]:
+    """Return the known labels, then those that each group adds: integers, then strings.
 
     Raises InputError where an integer and a string read alike: in Markov logic they are one constant.
     """
-    new = sorted(
-        {*chain.from_iterable(labels)}.difference(old),
-        key=lambda label: (isinstance(label, str), label),
-    )
-    if new:
-        alike = {str(label) for label in [*old, *new] if isinstance(label, int)}
-        if twice := alike.intersection(label for label in [*old, *new] if isinstance(label, str)):
+    labels = dict.fromkeys(old)
+    for group in groups:
+        new = {*group}.difference(labels)
+        labels |= dict.fromkeys(sorted(new, key=lambda label: (isinstance(label, str), label)))
+    if len(labels) > len(old):
+        alike = {str(label) for label in labels if isinstance(label, int)}
+        if twice := alike.intersection(label for label in labels if isinstance(label, str)):
             text = min(twice)
             raise InputError(f"y has the labels {text} and {text!r}, which are the same constant")
-    return [*old, *new]
+    return [*labels]
 
 
 def accuracy(y: Sequence[Sequence[Label]], predicted: Sequence[Sequence[Label]]) -> float:

@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import chain, compress
 from numbers import Real
 from typing import Any, Self
@@ -74,7 +75,7 @@ class SequenceTagger(Estimator):
     [['NAME', 'O', 'PLACE']]
     >>> _ = tagger.partial_fit([[{"word": "1999"}]], [["YEAR"]])
     >>> tagger.classes_
-    ['NAME', 'O', 'PLACE', 'YEAR']
+    ['O', 'PLACE', 'NAME', 'YEAR']
     """
 
     learned_: Learned
@@ -128,6 +129,9 @@ class SequenceTagger(Estimator):
         self.learned_ = self._labelling().pruned(float(threshold))
         return self
 
+    def _unnamed(self, x: Any) -> tuple[list[Any] | None, Any]:
+        return ([*x], [*x.values()]) if isinstance(x, Mapping) else (None, x)
+
     def _new(self, update: Mapping[str, Any]) -> Learned:
         chosen: Update = validated(AnyUpdate, "learner", {**update})
         for key in ("max_weights", "start", "costs", "label_loss"):
@@ -165,7 +169,10 @@ class Learned:
         """See ``estimator.Learned.passes``."""
         chains, self.weights, self.classes = self._read(samples_of(X, least=1), y, ())
         for n, order in enumerate(orders(len(chains.start) - 1)):
-            self.weights.learn_chains(chains, order, self._costs(self.classes), unseen=n == 0)
+            if n == 0:
+                self.weights = self._met(chains, self.weights, self.classes, 0)
+            else:
+                self.weights.learn_chains(chains, order, self._costs(self.classes), unseen=False)
             yield
 
     def copy(self) -> Learned:
@@ -185,8 +192,32 @@ class Learned:
         chains, weights, all_labels = self._read(samples, y, classes)
         if weights is self.weights and len(samples) > 1:
             weights = weights.copy()
-        weights.learn_chains(chains, cost=self._costs(all_labels))
-        self.weights, self.classes = weights, all_labels
+        known = len(extended(self.classes, [classes]))
+        self.weights = self._met(chains, weights, all_labels, known)
+        self.classes = all_labels
+
+    def _met(
+        self, chains: Chains, weights: ChainWeights, labels: list[Label], known: int
+    ) -> ChainWeights:
+        """Learn from chains in their order, where labels beyond the ``known`` count once a chain has them.
+
+        Return the weights with room for all labels.
+        """
+        highest = np.maximum.accumulate(np.concatenate([[known - 1], chains.label]))
+        sizes = highest[chains.start[1:]] + 1  # how many labels are met by the end of each chain
+        first = 0
+        for last in [*np.flatnonzero(np.diff(sizes)) + 1, len(sizes)]:
+            size, position = int(sizes[first]), chains.start[last]
+            weights = weights.grown(len(self.features), size)
+            until = replace(
+                chains,
+                start=chains.start[: last + 1],
+                first=chains.first[: position + 1],
+                label=chains.label[:position],
+            )
+            weights.learn_chains(until, range(first, last), self._costs(labels[:size]))
+            first = last
+        return weights
 
     def _costs(self, labels: Sequence[Label]) -> Floats:
         return np.array([self.cost.get(label, 1.0) for label in labels])
@@ -194,13 +225,13 @@ class Learned:
     def _read(
         self, samples: list[Any], y: Any, classes: Sequence[Label]
     ) -> tuple[Chains, ChainWeights, list[Label]]:
-        """Return samples to learn from, the weights with room for what is new in them, and all labels."""
+        """Return samples to learn from, the weights with room for new features, and all labels."""
         rows, lengths = self._rows(samples, adding=True)
         truth = labels_of(y, lengths, SequenceTagger.noun)
         all_labels = extended(self.classes, [classes, *truth])
         place = {label: n for n, label in enumerate(all_labels)}
         chains = _chains(rows, lengths, [place[label] for label in chain.from_iterable(truth)])
-        return chains, self.weights.grown(len(self.features), len(all_labels)), all_labels
+        return chains, self.weights.grown(len(self.features), self.weights.labels), all_labels
 
     def label(self, read: Chains) -> Iterator[list[Label]]:
         """Yield the most probable labelling of each sample."""
