@@ -1,13 +1,11 @@
-"""Every engine of marginals: against enumeration, arithmetic and other systems' exact answers."""
+"""Every engine of marginals: against enumeration and arithmetic."""
 
 import numpy as np
 import pytest
-from conftest import long
 from hypothesis import given
 
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.inference.clique_elimination import CliqueTables
-from onlinesrl.mln.inference.components import components, restrict
 from onlinesrl.mln.inference.exact_marginals import Exact
 from onlinesrl.mln.inference.gate_detection import Gate
 from onlinesrl.mln.inference.gibbs import Gibbs
@@ -15,7 +13,6 @@ from onlinesrl.mln.inference.mcsat import McSat
 from onlinesrl.mln.inference.protocols import Wide
 from onlinesrl.mln.inference.registry import marginal_engine
 from onlinesrl.testing import check_marginal_engine, marginals_by_enumeration
-from tests.support import recorded_networks
 from tests.support.ground_mrfs import (
     Clause,
     Problem,
@@ -92,66 +89,6 @@ def test_a_search_from_random_states_is_fair():
     """SampleSAT alone: of two solutions that mirror each other neither is found more often."""
     engine = McSat(samples=20_000, jump=1.0, sweeps=1)
     check_marginal_engine(engine, *clause_model(*MODELS["equivalence"]), 0.012)
-
-
-# other systems' answers --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n", [10, long(100)])
-def test_friends_and_smokers(n):
-    world = recorded_networks.friends_smokers(n)
-    comment, answer = recorded_networks.answer(recorded_networks.WORLDS / f"fs{n}.marg.exact")
-    assert set(world.names) == set(answer)
-    expected = world.by_name(answer)
-
-    found = Exact().marginals(world.model, world.weights)
-    assert found.probability == pytest.approx(expected, abs=1e-6)
-    assert log_z_of_connected(world) == pytest.approx(float(comment.split()[-1]), rel=1e-9)
-    assert (found.route, found.samples) == ("exact", 0)
-    for engine, within in (
-        *((McSat(samples=1_000, seed=seed), 0.02) for seed in range(3)),
-        (Gibbs(samples=20_000), 0.005),
-    ):
-        sampled = engine.marginals(world.model, world.weights)
-        assert np.abs(sampled.probability - expected).mean() <= within
-        assert (sampled.route, sampled.log_z) == (engine.route, None)
-        assert sampled.samples == engine.samples
-
-
-def log_z_of_connected(world: recorded_networks.Network) -> float:
-    """Log Z in costs, of the atoms that share a clause with another one, as the exact answers have it.
-
-    Theirs leaves out what evidence violates and the atoms on their own.
-    """
-    total = 0.0
-    for atoms, clauses in components(world.model, np.ones(world.model.n_clauses, np.uint8)):
-        if len(atoms) > 1:
-            part = restrict(world.model, atoms, clauses)
-            log_z = Exact().marginals(part, world.weights[clauses]).log_z
-            assert log_z is not None
-            total += log_z - world.weights[clauses].sum()
-    return total
-
-
-@pytest.mark.parametrize(
-    ("fold", "pair"),
-    [
-        (0, "21-Meet_WalkSplit.id1_id3"),
-        long(1, "27-Fight_OneManDown2.id2_id6"),
-        (2, "24-Meet_Split.id0_id1"),
-        long(3, "19-Meet_WalkTogether1.id1_id2"),
-    ],
-)
-def test_caviar(fold, pair):
-    case = recorded_networks.caviar("DN_HI", fold, pair)
-    _, answer = recorded_networks.exact("DN_HI", fold, pair, "marg")
-    expected = case.by_name(answer)
-
-    found = Exact().marginals(case.model, case.weights)
-    assert found.probability == pytest.approx(expected, abs=1e-6)
-    for seed in range(2 if fold else 0):
-        sampled = McSat(samples=1_000, seed=seed).marginals(case.model, case.weights)
-        assert np.abs(sampled.probability - expected).mean() <= 0.003
 
 
 # arithmetic, and the choice of an engine ---------------------------------------------------------
