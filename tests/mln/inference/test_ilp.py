@@ -50,7 +50,7 @@ def frustrated(n_atoms: int) -> Problem:
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_search_that_ends_early_is_not_certified_but_its_bound_holds(solver):
-    problem = frustrated(12)
+    problem = frustrated(10)
     best = Brute().solve(problem.model, problem.weights)
 
     early = Ilp(solver, max_nodes=1).solve(problem.model, problem.weights)
@@ -64,9 +64,9 @@ def test_a_search_that_ends_early_is_not_certified_but_its_bound_holds(solver):
 
 
 def test_a_search_ends_after_the_same_work_whatever_the_clock_says():
-    problem = frustrated(40)
+    problem = frustrated(30)
     question = (problem.model, problem.weights)
-    first, again = (Ilp(max_work=50_000).solve(*question) for _ in range(2))
+    first, again = (Ilp(max_work=10_000).solve(*question) for _ in range(2))
 
     assert not first.certified
     assert first.score <= first.bound

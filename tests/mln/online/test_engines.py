@@ -9,18 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Job
-from hypothesis import given
 
 from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.evaluation.ranking_metrics import Ranking
-from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.exact_marginals import Exact
 from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.inference.mcsat import McSat
 from onlinesrl.runs.config.loading import load
 from tests.support import ground_mrfs
-from tests.support.random_programs import Case, cases, with_numbers
-from tests.support.small_learners import CDA2, exact, online
 
 QUERY = ["Smokes", "Cancer"]
 
@@ -125,35 +121,6 @@ def test_sampled_marginals_say_how_far_to_trust_them(stream: Callable[..., Job])
     assert 1.0 <= sampled["r_hat"] < 2.0
     assert 0 < sampled["ess"] <= McSat().samples
     assert not {"r_hat", "ess"} & exact.keys()
-
-
-@given(with_numbers(cases(examples=2, weighted=True)))
-def test_the_kernel_predicts_what_the_engine_of_marginals_does(case: Case) -> None:
-    """With groups, hard rules, observed atoms and numbers: the same probabilities, and bad examples."""
-    plan, marginals = compile_program(case.program, case.query), Exact(McSat())
-    by_kernel, by_engine = (
-        online(plan, CDA2, exact(marginals=marginals, presolve=presolve))
-        for presolve in (True, False)
-    )
-    outcomes = [
-        learner.step(case.examples, learning=False)[0] for learner in (by_kernel, by_engine)
-    ]
-    for one, other in zip(*outcomes, strict=True):
-        assert one.error == other.error
-        if one.prediction is None or other.prediction is None:
-            continue
-        values = [
-            {(n, *a.args): a.value for n, atoms in (p.marginals or {}).items() for a in atoms}
-            for p in (one.prediction, other.prediction)
-        ]
-        assert values[0] == pytest.approx(values[1], abs=2e-6)
-        assert one.prediction.certified == other.prediction.certified
-        predicted = [
-            {(n, *atom) for n, atoms in p.whole().predicted.items() for atom in atoms}
-            for p in (one.prediction, other.prediction)
-        ]
-        near = {atom for atom, value in values[0].items() if value > 0.5}
-        assert near <= predicted[0] & predicted[1]
 
 
 def test_a_truth_that_comes_later_ranks_what_was_given_out(stream: Callable[..., Job]) -> None:
