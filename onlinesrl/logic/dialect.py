@@ -7,15 +7,12 @@ names, open predicates and databases. All are parsed to the same abstract syntax
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from onlinesrl.core.errors import UsageError
-from onlinesrl.logic.parsing import Complaint
+from onlinesrl.logic.parsing import Complaint, Word
 from onlinesrl.logic.syntax_errors import COMMON, MLN
 from onlinesrl.logic.text import STRING
-
-if TYPE_CHECKING:
-    from lark import Token
 
 _LETTER = r"[A-Za-z0-9_'\-]"
 _WHOLE = rf"-?[0-9]+(?!{_LETTER}|\.)"
@@ -52,18 +49,18 @@ class Dialect:
     typed_databases: bool = False
     complaints: tuple[Complaint, ...] = MLN
 
-    def variable(self, token: Token) -> str | None:
-        """Return the name of the variable that a token denotes; None for a constant.
+    def variable(self, word: Word) -> str | None:
+        """Return the name of the variable that a word denotes; None for a constant.
 
         The mapping to names of Alchemy's variables is injective.
         """
         if self.variables == "marked":
-            return _lower(token[1:]) if token.type == "VARIABLE" else None
-        if token.type != "NAME":
+            return _lower(word[1:]) if word.kind == "VARIABLE" else None
+        if word.kind != "NAME":
             return None
         if self.variables == "all":
-            return _lower(token)
-        return None if token[0].isupper() else str(token)
+            return _lower(word)
+        return None if word[0].isupper() else str(word)
 
 
 def _lower(name: str) -> str:

@@ -1,12 +1,13 @@
-"""Parsing with a lark grammar: the result is a tree, or an error with a suggestion."""
+"""Parsing with a lark grammar: the results are plain trees, or an error with a suggestion."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from onlinesrl.core.errors import LocatedError
 from onlinesrl.logic.ast import Position
@@ -16,11 +17,14 @@ from onlinesrl.logic.text import NAME
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree
 
-    Node: TypeAlias = Tree[Token] | Token
-
-
 FIRST_LINES = 64
 """The lines of the first part of a text; each part has as many as all before it."""
+
+MAX_DEPTH = 100
+"""The maximal nesting of connectives, functions and operators, not counting parentheses."""
+
+MAX_NAMES = 2000
+"""The maximal number of names and constants in a formula."""
 
 
 class Complaint(NamedTuple):
@@ -36,36 +40,81 @@ Words: TypeAlias = tuple[tuple[set[str], set[str], str], ...]
 """Descriptions of groups of terminals: (required terminals, other covered terminals, description)."""
 
 
-def parse(
-    code: str,
-    source: Source,
-    grammars: tuple[str, ...],
-    complaints: Sequence[Complaint],
-    words: Words,
-) -> Tree[Token]:
-    """Parse the code of a source by a grammar in several files; later files override earlier ones.
+class Grammar(NamedTuple):
+    """A grammar in several ``files``, of which later ones override earlier ones, and its error messages.
 
-    Raises the source's error at the first syntax error.
+    A statement of a kind in ``lists`` may have any number of names.
+    """
+
+    files: tuple[str, ...]
+    complaints: Sequence[Complaint]
+    words: Words
+    lists: tuple[str, ...] = ()
+
+
+class Word(str):
+    """A name, number, string or sign of a text: a terminal of the grammar, and its place."""
+
+    __slots__ = ("kind", "position")
+    kind: str
+    position: Position
+
+    def __new__(cls, text: str, kind: str, position: Position) -> Self:
+        """Return a word of some kind at a position."""
+        word = super().__new__(cls, text)
+        word.kind, word.position = kind, position
+        return word
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A rule of the grammar applied to a text from ``start`` to ``stop``; ``parts`` are in its order."""
+
+    kind: str
+    parts: list[Node | Word]
+    position: Position
+    last_line: int
+    start: int
+    stop: int
+
+    @property
+    def words(self) -> list[Word]:
+        """The parts that are words."""
+        return [part for part in self.parts if isinstance(part, Word)]
+
+    def inside(self) -> list[Node | Word]:
+        """Return the node, and all nodes and words inside, in the order of the text."""
+        inner: list[Node | Word] = []
+        waiting: list[Node | Word] = [self]
+        while waiting:
+            part = waiting.pop()
+            inner.append(part)
+            if isinstance(part, Node):
+                waiting += reversed(part.parts)
+        return inner
+
+
+def parse(code: str, source: Source, grammar: Grammar) -> Iterator[Node | Word]:
+    """Parse the code of a source; yield its statements.
+
+    Raises the source's error at the first syntax error, and when it reaches a statement that is too deep
+    or too long.
     """
     from lark import UnexpectedInput
 
     try:
-        return _parser(grammars).parse(code)
+        tree = _parser(grammar.files).parse(code)
     except UnexpectedInput as error:
-        raise _located(error, code, 0, source, grammars, complaints, words) from None
+        raise _located(error, code, 0, source, grammar) from None
+    return _statements(tree, source, grammar)
 
 
-def parse_lines(
-    code: str,
-    source: Source,
-    grammars: tuple[str, ...],
-    complaints: Sequence[Complaint],
-    words: Words,
-) -> Iterator[tuple[str, Tree[Token]]]:
+def parse_lines(code: str, source: Source, grammar: Grammar) -> Iterator[tuple[str, Node]]:
     """Parse lines that begin with a statement, as many again at a time; a statement may have several.
 
-    Yields the text and the tree of each part. The lines before a part are empty in it, so that positions
-    are those of the whole. Raises the source's error at the first syntax error, when it is reached.
+    Yields each statement, and the text of its part. The lines before a part are empty in it, so that
+    positions are those of the whole. Raises the source's error at the first syntax error, and at a statement
+    that is too deep or too long, when it is reached.
     """
     from lark import UnexpectedInput
 
@@ -74,16 +123,59 @@ def parse_lines(
     while first < len(lines):
         part = "\n" * first + "".join(lines[first:stop])
         try:
-            tree = _parser(grammars).parse(part)
+            tree = _parser(grammar.files).parse(part)
         except UnexpectedInput as error:
             if _is_at_end(error) and stop < len(lines):
                 stop *= 2
                 continue
-            shift = start - first
-            raise _located(error, part, shift, source, grammars, complaints, words) from None
-        yield part, tree
+            raise _located(error, part, start - first, source, grammar) from None
+        for statement in _statements(tree, source, grammar):
+            if isinstance(statement, Node):
+                yield part, statement
         start += len(part) - first
         first, stop = stop, 2 * stop
+
+
+def _statements(tree: Tree[Token], source: Source, grammar: Grammar) -> Iterator[Node | Word]:
+    """Yield the statements of a text as plain values. Raises the source's error at one beyond the bounds."""
+    for statement in tree.children:
+        if isinstance(statement, str):
+            yield _word(statement)
+            continue
+        root, names = _node(statement), 0
+        waiting = [(statement, root, 0)]
+        while waiting:
+            outer, node, depth = waiting.pop()
+            if depth > MAX_DEPTH:
+                raise source.error(
+                    f"this is nested more than {MAX_DEPTH} deep",
+                    node.position,
+                    "write it in several rules; a chain of `=>` or of `+` is nested, too",
+                )
+            inner = []
+            for child in outer.children:
+                if isinstance(child, str):
+                    node.parts.append(_word(child))
+                else:
+                    part = _node(child)
+                    node.parts.append(part)
+                    inner.append((child, part, depth + 1))
+            names += len(outer.children) - len(inner)
+            waiting += reversed(inner)
+        if names > MAX_NAMES and root.kind not in grammar.lists:
+            message = f"this has {names} names and constants, and a formula at most {MAX_NAMES}"
+            raise source.error(message, root.position, "write it in several rules")
+        yield root
+
+
+def _word(token: Token) -> Word:
+    return Word(token, token.type, Position(token.line or 1, token.column or 1))
+
+
+def _node(tree: Tree[Token]) -> Node:
+    meta = tree.meta
+    place = Position(meta.line, meta.column)
+    return Node(str(tree.data), [], place, meta.end_line, meta.start_pos, meta.end_pos)
 
 
 def _is_at_end(error: Any) -> bool:
@@ -91,29 +183,21 @@ def _is_at_end(error: Any) -> bool:
     return token is not None and token.type == "$END"
 
 
-def _located(
-    error: Any,
-    code: str,
-    shift: int,
-    source: Source,
-    grammars: tuple[str, ...],
-    complaints: Sequence[Complaint],
-    words: Words,
-) -> LocatedError:
+def _located(error: Any, code: str, shift: int, source: Source, grammar: Grammar) -> LocatedError:
     """Return the source's error for a syntax error of code that stands ``shift`` characters later in it."""
     offset = len(code.rstrip()) if _is_at_end(error) else error.pos_in_stream or 0
     before = code[code.rfind("\n", 0, offset) + 1 : offset]
     at_line_end = code.startswith("\n", offset)
     place = shift + (len(code[:offset].rstrip()) if at_line_end else offset)
-    for complaint in complaints:
+    for complaint in grammar.complaints:
         if re.search(f"(?:{complaint.before})$", before) and re.compile(complaint.at).match(
             code, offset
         ):
             return source.error(complaint.message, place, complaint.hint or None)
-    state = _parser(grammars).parse_interactive(f"{code[:offset]} ")
+    state = _parser(grammar.files).parse_interactive(f"{code[:offset]} ")
     list(state.exhaust_lexer())
     accepted: set[str] = state.accepts()  # type: ignore[no-untyped-call]
-    message = f"expected {_alternatives(accepted, words)}, not {_token(code, offset)}"
+    message = f"expected {_alternatives(accepted, grammar.words)}, not {_token(code, offset)}"
     return source.error(message, place)
 
 
@@ -143,46 +227,3 @@ def _token(code: str, offset: int) -> str:
     token = re.compile(rf"{NAME}|[0-9.]+|<=>|=>|!=|\n|.").match(code, offset)
     assert token is not None
     return "the end of the line" if token[0] == "\n" else f"`{token[0]}`"
-
-
-def position(node: Node) -> Position:
-    """Return the position of a tree or token."""
-    if isinstance(node, str):
-        return Position(node.line or 1, node.column or 1)
-    return Position(node.meta.line, node.meta.column)
-
-
-def trees(node: Tree[Token]) -> Iterator[Tree[Token]]:
-    """Yield the children that are trees."""
-    return (child for child in node.children if not isinstance(child, str))
-
-
-def tokens(node: Tree[Token]) -> Iterator[Token]:
-    """Yield the children that are tokens."""
-    return (child for child in node.children if isinstance(child, str))
-
-
-MAX_DEPTH = 100
-"""The maximal nesting of connectives, functions and operators, not counting parentheses."""
-
-MAX_NAMES = 2000
-"""The maximal number of names and constants in a formula."""
-
-
-def check_bounds(statement: Tree[Token], source: Source) -> None:
-    """Raise the source's error if a statement is too deep or too long."""
-    names, waiting = 0, [(statement, 0)]
-    while waiting:
-        node, depth = waiting.pop()
-        if depth > MAX_DEPTH:
-            raise source.error(
-                f"this is nested more than {MAX_DEPTH} deep",
-                position(node),
-                "write it in several rules; a chain of `=>` or of `+` is nested, too",
-            )
-        inner = [(child, depth + 1) for child in node.children if not isinstance(child, str)]
-        names += len(node.children) - len(inner)
-        waiting += reversed(inner)
-    if names > MAX_NAMES:
-        message = f"this has {names} names and constants, and a formula at most {MAX_NAMES}"
-        raise source.error(message, position(statement), "write it in several rules")

@@ -94,7 +94,9 @@ def of_infer(folder: Path) -> list[Call]:
         "--closed",
         "Friends,Smokes",
     )
-    return traced(lambda: command("infer", *world, "--output", folder / "answer.txt"))
+    infer = ("infer", *world, "--output", folder / "answer.txt")
+    command(*infer)  # loads kernels
+    return traced(lambda: command(*infer))
 
 
 def show(name: str, calls: list[Call], files: bool) -> None:

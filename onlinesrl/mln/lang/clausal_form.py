@@ -233,7 +233,8 @@ def rule_clauses(rule: Rule, index: int = 0) -> tuple[Clause, ...]:
     """
     parts = disjunctions(rule.formula)
     signed = [(part, 1) for part in parts] if rule.hard else _soft(parts)
-    return tuple(_clause(rule, index, part, sign, len(signed)) for part, sign in signed)
+    template = plus_variables(rule.formula)
+    return tuple([_clause(rule, index, part, sign, len(signed), template) for part, sign in signed])
 
 
 def plus_variables(formula: Formula) -> tuple[str, ...]:
@@ -256,7 +257,9 @@ def plus_everywhere(formula: Formula, weight: str | None = None) -> Formula:
     return replace_terms(formula, marked)
 
 
-def _clause(rule: Rule, index: int, part: Disjunction, sign: int, shares: int) -> Clause:
+def _clause(
+    rule: Rule, index: int, part: Disjunction, sign: int, shares: int, template: tuple[str, ...]
+) -> Clause:
     free = [name for literal in part for name in variables(literal)]
     bound = (name for literal in part if isinstance(literal, Some) for name in literal.variables)
     names = Names({*free, *bound})
@@ -266,7 +269,6 @@ def _clause(rule: Rule, index: int, part: Disjunction, sign: int, shares: int) -
         _existential(literal, names, types) for literal in part if isinstance(literal, Some)
     )
     literals = (*flat.literals, *names.literals)
-    template = plus_variables(rule.formula)
     operands = tuple(map(disjunct_formula, part if sign > 0 else map(negated, part)))
     formula: Formula = Or(operands) if sign > 0 else And(operands)
     if len(operands) == 1:

@@ -25,7 +25,7 @@ from onlinesrl.logic.parsing import MAX_DEPTH
 from onlinesrl.logic.source import Source, read_text, source
 from onlinesrl.logic.text import NAME, show
 from onlinesrl.mln.lang.cardinality import counted, functional
-from onlinesrl.mln.lang.clausal_form import plus_everywhere, plus_variables, rule_clauses
+from onlinesrl.mln.lang.clausal_form import plus_everywhere, plus_variables
 from onlinesrl.mln.lang.evidence_weights import ordered_variables
 from onlinesrl.mln.lang.formula_features import MAX_PARTS, clauses_of
 from onlinesrl.mln.lang.line_templates import Family, fold, generalise, joined
@@ -277,7 +277,7 @@ class _File:
             weight_variable=sentence.weight_variable,
             fixed=sentence.fixed,
         )
-        self._checker.check_numeric(sentence, rule_clauses(rule))
+        self._checker.check_numeric(sentence, rule)
         if isinstance(formula, Implies) and sentence.definite:
             self._check_datalog(formula, sentence.position)
             definite = Definite(formula, rule.position, rule.types, self._source)

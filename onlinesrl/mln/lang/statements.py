@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from math import isfinite
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from onlinesrl.logic.ast import (
     And,
@@ -34,15 +34,10 @@ from onlinesrl.logic.ast import (
     fresh_name,
 )
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
-from onlinesrl.logic.parsing import check_bounds, parse_lines, position, tokens, trees
+from onlinesrl.logic.parsing import Grammar, Node, Word, parse_lines
 from onlinesrl.logic.source import Source
 from onlinesrl.logic.syntax_errors import MLN_WORDS
 from onlinesrl.logic.text import WHOLE, show, show_term, unquote
-
-if TYPE_CHECKING:
-    from lark import Token, Tree
-
-    from onlinesrl.logic.parsing import Node
 
 MAX_LENGTH = 200
 """The largest length of a weight expression."""
@@ -119,54 +114,74 @@ class Binder:
     position: Position
 
 
-class Converter:
-    """A converter of the trees of one sentence, which collects ``mentions`` and ``binders`` in order.
+class _Converter:
+    """A converter of the tree of one sentence.
 
-    ``signs`` are the signs of the atoms marked ``*`` from left to right. A bound variable gets a new
-    name if its name occurs elsewhere in the sentence.
+    ``stars`` are the positions of the marks ``*`` before atoms. A bound variable gets a new name if its name
+    occurs elsewhere in the sentence.
     """
 
-    def __init__(
-        self,
-        sentence: Tree[Token],
-        source: Source,
-        signs: Iterable[bool] = (),
-        dialect: Dialect = ALCHEMY,
-    ) -> None:
-        self.mentions: list[Mention] = []
-        self.binders: list[Binder] = []
+    def __init__(self, node: Node, source: Source, dialect: Dialect) -> None:
+        inside = node.inside()
+        marked = [x for x in inside if isinstance(x, Node) and x.kind == "starred"]
+        self.stars = [atom.parts[0].position for atom in marked]
+        self._node = node
         self._source = source
-        self._signs = iter(signs)
         self._dialect = dialect
-        self._uses = _names(sentence)
-        self._variable_names = {self._named(name) for name in self._uses}
+        self._uses = _names(inside)
+        self._variable = {word: dialect.variable(word) for word in self._uses}
 
-    def formula(self, node: Node, bound: Mapping[str, str] | None = None) -> Formula:
+    def sentence(self, formula: Node | Word, signs: Iterable[bool] = ()) -> Sentence:
+        """Return the sentence of a formula; ``signs`` are those of the atoms marked ``*``, in order."""
+        self._mentions: list[Mention] = []
+        self._binders: list[Binder] = []
+        self._signs = iter(signs)
+        self._variable_names = {variable or str(word) for word, variable in self._variable.items()}
+        definite = isinstance(formula, Node) and formula.kind == "definite"
+        if isinstance(formula, Node) and definite:
+            head_node, body_node = formula.parts
+            body, head = self._formula(body_node, {}), self._formula(head_node, {})
+            if not isinstance(head, Atom):
+                message = "the head of a definite clause is one atom without sign"
+                hint = "write other rules as `body => head`"
+                raise self._source.error(message, head_node.position, hint)
+            converted: Formula = Implies(body, head)
+        else:
+            converted = self._formula(formula, {})
+        return Sentence(
+            formula=converted,
+            mentions=tuple(self._mentions),
+            binders=tuple(self._binders),
+            position=self._node.position,
+            last_line=self._node.last_line,
+            definite=definite,
+        )
+
+    def _formula(self, node: Node | Word, bound: Mapping[str, str]) -> Formula:
         """Convert a formula's tree; ``bound`` maps the bound variables in scope to their names."""
-        bound = bound or {}
-        if isinstance(node, str) or node.data == "call":
+        if isinstance(node, Word) or node.kind == "call":
             return self._atom(node, bound)
-        match node.data:
+        match node.kind:
             case "compare":
                 return self._comparison(node, bound)
             case "starred":
-                atom = self._atom(node.children[1], bound)
+                atom = self._atom(node.parts[1], bound)
                 return atom if next(self._signs) else Not(atom)
             case "quantified":
                 return self._quantified(node, bound)
             case connective:
-                operands = tuple(self.formula(child, bound) for child in node.children)
-                return _CONNECTED[str(connective)](operands)
+                operands = tuple([self._formula(part, bound) for part in node.parts])
+                return _CONNECTED[connective](operands)
 
-    def _atom(self, node: Node, bound: Mapping[str, str]) -> Atom:
-        name, *nodes = [node] if isinstance(node, str) else node.children
-        arguments = tuple(self._argument(argument, bound) for argument in nodes)
-        atom = Atom(str(name), tuple(argument.term for argument in arguments))
-        self.mentions.append(Mention(atom, arguments, position(name)))
+    def _atom(self, node: Node | Word, bound: Mapping[str, str]) -> Atom:
+        name, *nodes = [node] if isinstance(node, Word) else node.parts
+        arguments = tuple([self._argument(argument, bound) for argument in nodes])
+        atom = Atom(str(name), tuple([argument.term for argument in arguments]))
+        self._mentions.append(Mention(atom, arguments, name.position))
         return atom
 
-    def _comparison(self, node: Tree[Token], bound: Mapping[str, str]) -> Formula:
-        first, sign, second = node.children
+    def _comparison(self, node: Node, bound: Mapping[str, str]) -> Formula:
+        first, sign, second = node.parts
         sides = (self._argument(first, bound), self._argument(second, bound))
         left, right = (side.term for side in sides)
         compared: Equal | Compare
@@ -175,83 +190,84 @@ class Converter:
         else:
             compared = Compare("<=" if sign == "=<" else str(sign), left, right)
             self._check_integers(sides)
-        self.mentions.append(Mention(compared, sides, sides[0].position))
+        self._mentions.append(Mention(compared, sides, sides[0].position))
         return Not(compared) if sign in _UNEQUAL else compared
 
-    def _quantified(self, node: Tree[Token], bound: Mapping[str, str]) -> Formula:
-        word = next(tokens(node))
-        names, body = node.children[1:]
-        assert not isinstance(names, str)
-        inner = _names(node)
+    def _quantified(self, node: Node, bound: Mapping[str, str]) -> Formula:
+        word, variables, body = node.parts
+        assert isinstance(word, Word) and isinstance(variables, Node)
+        inner = _names(node.inside())
         scope = dict(bound)
-        for name in tokens(names):
-            if self._dialect.variable(name) is None:
+        for name in variables.words:
+            variable = self._variable[name]
+            if variable is None:
                 message = f"a quantifier binds variables, and {name} is a constant"
-                raise self._source.error(message, position(name))
-            variable = self._named(name)
+                raise self._source.error(message, name.position)
             if inner[name] < self._uses[name]:  # the name is used elsewhere
                 variable = fresh_name(variable, self._variable_names)
                 self._variable_names.add(variable)
-            scope[str(name)] = variable
-        variables = tuple(dict.fromkeys(scope[name] for name in tokens(names)))
-        self.binders.append(Binder(variables, position(word)))
+            scope[name] = variable
+        binds = tuple(dict.fromkeys([scope[name] for name in variables.words]))
+        self._binders.append(Binder(binds, word.position))
         quantifier = Exists if word.lower() == "exist" else Forall
-        return quantifier(variables, self.formula(body, scope))
+        return quantifier(binds, self._formula(body, scope))
 
-    def _named(self, name: Token) -> str:
-        return self._dialect.variable(name) or str(name)
-
-    def _argument(self, node: Node, bound: Mapping[str, str]) -> Argument:
-        if isinstance(node, str):
-            term = leaf(node, self._source, self._dialect, bound)
-            return Argument(term, str(node), position(node))
-        match node.data:
+    def _argument(self, node: Node | Word, bound: Mapping[str, str]) -> Argument:
+        if isinstance(node, Word):
+            return Argument(self._leaf(node, bound), str(node), node.position)
+        match node.kind:
             case "plus":
                 return self._plus(node, bound)
             case "marked" | "optional" | "named":  # in a declaration: a type, with a mark or a name
-                name, *rest = node.children
-                mark = {"marked": "!", "optional": "?"}.get(node.data, "")
-                if rest and not isinstance(rest[0], str):
+                name, *rest = node.parts
+                mark = {"marked": "!", "optional": "?"}.get(node.kind, "")
+                if rest and isinstance(rest[0], Node):
                     mark = "!"
-                return Argument(Variable(str(name)), f"{name}{mark}", position(node))
+                return Argument(Variable(str(name)), f"{name}{mark}", node.position)
             case "call":
                 return self._function(node, bound)
             case _:
                 return self._arithmetic(node, bound)
 
-    def _plus(self, node: Tree[Token], bound: Mapping[str, str]) -> Argument:
-        _, name = tokens(node)
-        variable = self._dialect.variable(name)
+    def _leaf(self, word: Word, bound: Mapping[str, str]) -> Leaf:
+        variable = self._variable.get(word)
+        if variable is None:
+            return _constant(word, self._source, self._dialect)
+        return Variable(bound.get(word, variable))
+
+    def _plus(self, node: Node, bound: Mapping[str, str]) -> Argument:
+        _, name = node.parts
+        assert isinstance(name, Word)
+        variable = self._variable.get(name)
         if variable is None and self._dialect is ALCHEMY:
-            constant = leaf(name, self._source, self._dialect)
-            return Argument(constant, f"+{name}", position(node))
+            constant = _constant(name, self._source, self._dialect)
+            return Argument(constant, f"+{name}", node.position)
         if variable is None:
             message = f"`+` needs a variable, and {name} is a constant"
-            raise self._source.error(message, position(name))
+            raise self._source.error(message, name.position)
         if name in bound:
             message = f"`+` needs a free variable, and a quantifier binds {name}"
-            raise self._source.error(message, position(name))
-        return Argument(Variable(variable, plus=True), f"+{name}", position(node))
+            raise self._source.error(message, name.position)
+        return Argument(Variable(variable, plus=True), f"+{name}", node.position)
 
-    def _function(self, node: Tree[Token], bound: Mapping[str, str]) -> Argument:
-        name, *nodes = node.children
-        parts = tuple(self._argument(argument, bound) for argument in nodes)
+    def _function(self, node: Node, bound: Mapping[str, str]) -> Argument:
+        name, *nodes = node.parts
+        parts = tuple([self._argument(argument, bound) for argument in nodes])
         term: Term
         if name == "succ" and len(parts) == 1:
             self._check_integers(parts)
             term = Arithmetic("+", parts[0].term, Constant("1"))
         else:
-            term = Function(str(name), tuple(part.term for part in parts))
-        return Argument(term, show_term(term), position(name), parts)
+            term = Function(str(name), tuple([part.term for part in parts]))
+        return Argument(term, show_term(term), name.position, parts)
 
-    def _arithmetic(self, node: Tree[Token], bound: Mapping[str, str]) -> Argument:
-        first, sign, *second = node.children
-        assert isinstance(sign, str)
-        parts = tuple(self._argument(operand, bound) for operand in (first, *second))
+    def _arithmetic(self, node: Node, bound: Mapping[str, str]) -> Argument:
+        first, sign, *second = node.parts
+        parts = tuple([self._argument(operand, bound) for operand in (first, *second)])
         self._check_integers(parts)
         right = parts[1].term if second else Constant("1")
-        term = Arithmetic(sign[0], parts[0].term, right)
-        return Argument(term, show_term(term), position(node), parts)
+        term = Arithmetic(str(sign)[0], parts[0].term, right)
+        return Argument(term, show_term(term), node.position, parts)
 
     def _check_integers(self, arguments: Iterable[Argument]) -> None:
         for argument in arguments:
@@ -272,26 +288,20 @@ _CONNECTED: dict[str, Callable[[tuple[Formula, ...]], Formula]] = {
 }
 
 
-def leaf(
-    token: Token, source: Source, dialect: Dialect, bound: Mapping[str, str] | None = None
-) -> Leaf:
-    """Convert a name, number or string; ``bound`` maps bound variables to their names."""
-    variable = dialect.variable(token)
-    if variable is not None:
-        return Variable((bound or {}).get(token, variable))
-    if token.type == "NUMBER" and not (dialect.decimals or token.removeprefix("-").isdigit()):
+def _constant(word: Word, source: Source, dialect: Dialect) -> Constant:
+    """Convert a name, number or string that is no variable."""
+    if word.kind == "NUMBER" and not (dialect.decimals or word.removeprefix("-").isdigit()):
         raise source.error(
-            f"the constant {token} is not an integer",
-            position(token),
-            f'put it in quotes: "{token}"',
+            f"the constant {word} is not an integer",
+            word.position,
+            f'put it in quotes: "{word}"',
         )
-    return Constant(unquote(token))
+    return Constant(unquote(word))
 
 
-def _names(tree: Tree[Token]) -> Counter[Token]:
-    """Count the occurrences of each name in a tree."""
-    kinds = {"NAME", "VARIABLE"}
-    return Counter(tree.scan_values(lambda token: getattr(token, "type", None) in kinds))
+def _names(parts: Iterable[Node | Word]) -> Counter[Word]:
+    """Count the occurrences of each name."""
+    return Counter([x for x in parts if isinstance(x, Word) and x.kind in {"NAME", "VARIABLE"}])
 
 
 MAX_STARS = 10
@@ -300,7 +310,7 @@ MAX_STARS = 10
 MAX_RANGE = 1_000_000
 """The largest number of constants of an integer type."""
 
-_MARKS = {"WEIGHT", "PERIOD"}
+_MARKS = {"WEIGHT", "weight", "PERIOD"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,15 +333,15 @@ class Sentence:
     """
 
     formula: Formula
-    weight: float | None
-    hard: bool
     mentions: tuple[Mention, ...]
     binders: tuple[Binder, ...]
     position: Position
     last_line: int
-    text: str
     definite: bool
-    star: Position | None
+    text: str = ""
+    weight: float | None = None
+    hard: bool = False
+    star: Position | None = None
     weight_variable: str | None = None
     fixed: bool = False
     closed: bool = False
@@ -379,11 +389,10 @@ def statements(code: str, source: Source, dialect: Dialect = ALCHEMY) -> Iterato
 
     Raises the error of the source at the first syntax error or unsupported construct, when it is reached.
     """
-    grammars = tuple(f"onlinesrl.mln.lang/{name}" for name in ("mln", *dialect.grammar))
-    for part, tree in parse_lines(code, source, grammars, dialect.complaints, MLN_WORDS):
-        reader = _Statements(part, source, dialect)
-        for node in trees(tree):
-            yield from reader.read(node)
+    files = tuple(f"onlinesrl.mln.lang/{name}" for name in ("mln", *dialect.grammar))
+    grammar = Grammar(files, dialect.complaints, MLN_WORDS, lists=("type",))
+    for part, node in parse_lines(code, source, grammar):
+        yield from _Statements(part, source, dialect).read(node)
 
 
 class _Statements:
@@ -394,21 +403,21 @@ class _Statements:
         self._source = source
         self._dialect = dialect
 
-    def read(self, node: Tree[Token]) -> Iterator[Statement]:
+    def read(self, node: Node) -> Iterator[Statement]:
         """Yield the statements of one tree; a formula with ``*`` has one for each choice of signs."""
-        if node.data == "type":
-            yield _enumeration(node, self._source, self._dialect)
-            return
-        check_bounds(node, self._source)
-        match node.data:
+        match node.kind:
+            case "type":
+                yield _enumeration(node, self._source, self._dialect)
             case "function":
                 yield _function(node, self._source)
             case "include":
-                (path,) = tokens(node)
-                around = slice(node.meta.column - 1), slice(node.meta.end_column - 1, None)
-                yield Include(unquote(path), around, position(path), node.meta.end_line)
+                (path,) = node.parts
+                before = node.position.column - 1
+                around = slice(before), slice(before + node.stop - node.start, None)
+                yield Include(unquote(str(path)), around, path.position, node.last_line)
             case "fixed":
-                (sentence,) = trees(node)
+                sentence = node.parts[-1]
+                assert isinstance(sentence, Node)
                 yield from (
                     replace(statement, fixed=True) for statement in self._sentences(sentence)
                 )
@@ -421,133 +430,103 @@ class _Statements:
             case _:
                 yield from self._sentences(node)
 
-    def _sentences(self, node: Tree[Token]) -> Iterator[Sentence]:
-        marks = {token.type: token for token in tokens(node) if token.type in _MARKS}
-        if {"WEIGHT", "PERIOD"} <= marks.keys():
+    def _sentences(self, node: Node) -> Iterator[Sentence]:
+        parts = {part.kind: part for part in node.parts if part.kind in _MARKS}
+        if {"WEIGHT", "PERIOD"} <= parts.keys():
             raise self._source.error(
                 "a rule has a weight or a final period, not both",
-                position(marks["PERIOD"]),
+                parts["PERIOD"].position,
                 "drop the weight to make the rule hard, or the period to make it soft",
             )
-        weights = (name for part in node.find_data("weight") for name in tokens(part))
-        variable = next(map(self._dialect.variable, weights), None)
-        (formula,) = (
-            child
-            for child in node.children
-            if (
-                child.type not in {*_MARKS, "STAR"}
-                if isinstance(child, str)
-                else child.data != "weight"
-            )
-        )
-        starred = (next(tokens(argument)) for argument in node.find_data("starred"))
-        stars = sorted(starred, key=lambda mark: mark.start_pos or 0)
+        weight, variable = parts.get("WEIGHT"), None
+        if isinstance(named := parts.get("weight"), Node):
+            (variable,) = map(self._dialect.variable, named.words)
+        (formula,) = (part for part in node.parts if part.kind not in {*_MARKS, "STAR"})
+        converter = _Converter(node, self._source, self._dialect)
+        stars = converter.stars
         if len(stars) > MAX_STARS:
             message = f"more than {MAX_STARS} atoms of one formula are marked `*`"
-            raise self._source.error(message, position(stars[MAX_STARS]))
+            raise self._source.error(message, stars[MAX_STARS])
         for signs in product((True, False), repeat=len(stars)):
-            sentence = self._sentence(node, formula, signs)
-            if not stars and not sentence.definite and self._dialect is ALCHEMY:
-                # the text as written, without weight and period, on one line
-                code = self._code[node.meta.start_pos : node.meta.end_pos]
-                code = code.removeprefix(marks.get("WEIGHT", ""))
-                lines = code.removesuffix(marks.get("PERIOD", "")).split("\n")
-                code = " ".join(filter(None, map(str.strip, lines)))
-                sentence = replace(sentence, text=code)
+            sentence = converter.sentence(formula, signs)
+            as_written = not stars and not sentence.definite and self._dialect is ALCHEMY
+            text = self._written(node, parts) if as_written else show(sentence.formula)
             yield replace(
                 sentence,
-                weight=self._weight(marks["WEIGHT"]) if "WEIGHT" in marks else None,
+                weight=self._weight(weight) if weight is not None else None,
                 weight_variable=variable,
-                hard="PERIOD" in marks,
-                star=position(stars[0]) if stars else None,
+                hard="PERIOD" in parts,
+                star=stars[0] if stars else None,
+                text=text,
             )
 
-    def _sentence(self, node: Tree[Token], formula: Node, signs: Iterable[bool]) -> Sentence:
-        converter = Converter(node, self._source, signs, self._dialect)
-        definite = not isinstance(formula, str) and formula.data == "definite"
-        if definite:
-            assert not isinstance(formula, str)
-            head_node, body_node = formula.children
-            body = converter.formula(body_node)
-            head = converter.formula(head_node)
-            if not isinstance(head, Atom):
-                message = "the head of a definite clause is one atom without sign"
-                hint = "write other rules as `body => head`"
-                raise self._source.error(message, position(head_node), hint)
-            converted: Formula = Implies(body, head)
-        else:
-            converted = converter.formula(formula)
-        return Sentence(
-            formula=converted,
-            weight=None,
-            hard=False,
-            mentions=tuple(converter.mentions),
-            binders=tuple(converter.binders),
-            position=position(node),
-            last_line=node.meta.end_line,
-            text=show(converted),
-            definite=definite,
-            star=None,
-        )
+    def _written(self, node: Node, marks: Mapping[str, Node | Word]) -> str:
+        """Return the text of a sentence as written, without weight and period, on one line."""
+        code = self._code[node.start : node.stop].removeprefix(str(marks.get("WEIGHT", "")))
+        lines = code.removesuffix(str(marks.get("PERIOD", ""))).split("\n")
+        return " ".join(filter(None, map(str.strip, lines)))
 
-    def _weight(self, token: Token) -> float:
+    def _weight(self, word: Node | Word) -> float:
+        text = str(word)
         try:
-            weight: float | None = float(token)
+            weight: float | None = float(text)
         except ValueError:
-            weight = evaluate(token)
+            weight = evaluate(text)
         if weight is None:
-            raise self._source.error("this weight has no value", position(token))
+            raise self._source.error("this weight has no value", word.position)
         if not isfinite(weight):
-            raise self._source.error("a weight is at most 1.8e308", position(token))
+            raise self._source.error("a weight is at most 1.8e308", word.position)
         return weight
 
-    def _cardinality(self, node: Tree[Token]) -> Sentence:
-        over, formula, op, bound = node.children
-        assert not isinstance(over, str)
-        names = map(self._dialect.variable, tokens(over))
+    def _cardinality(self, node: Node) -> Sentence:
+        over, formula, op, bound = node.parts
+        assert isinstance(over, Node)
+        names = map(self._dialect.variable, over.words)
         cardinality = Cardinality(tuple(filter(None, names)), str(op), int(str(bound)[:18]))
-        return replace(self._sentence(node, formula, ()), hard=True, cardinality=cardinality)
+        sentence = _Converter(node, self._source, self._dialect).sentence(formula)
+        return replace(sentence, hard=True, cardinality=cardinality)
 
 
-def _function(node: Tree[Token], source: Source) -> FunctionDeclaration:
-    result, name, *types = map(str, tokens(node))
-    place = position(list(tokens(node))[1])
+def _function(node: Node, source: Source) -> FunctionDeclaration:
+    result, name, *types = map(str, node.parts)
+    place = node.parts[1].position
     if result == "v":
         hint = "a line may break after a connective, not before it"
         raise source.error("a formula cannot start with `v`", place, hint)
-    return FunctionDeclaration(result, name, tuple(types), place, node.meta.end_line)
+    return FunctionDeclaration(result, name, tuple(types), place, node.last_line)
 
 
-def _enumeration(node: Tree[Token], source: Source, dialect: Dialect) -> Enumeration:
-    name, *constants = tokens(node)
-    for token in constants:
-        if isinstance(leaf(token, source, dialect), Variable):
+def _enumeration(node: Node, source: Source, dialect: Dialect) -> Enumeration:
+    name, *constants = node.words
+    for word in constants:
+        if dialect.variable(word) is not None:
             raise source.error(
-                f"the constant {token} starts with a lower-case letter",
-                position(token),
-                f'write it with a capital or in quotes: "{token}"',
+                f"the constant {word} starts with a lower-case letter",
+                word.position,
+                f'write it with a capital or in quotes: "{word}"',
             )
-    more = bool(constants) and constants[-1].type == "DOTS"
+        _constant(word, source, dialect)
+    more = bool(constants) and constants[-1].kind == "DOTS"
     listed = constants[:-1] if more else constants
-    dots = [token for token in listed if token.type == "DOTS"]
+    dots = [word for word in listed if word.kind == "DOTS"]
     names = tuple(map(unquote, listed))
     if dots:  # the integers of ``first, ..., last``
-        if [token.type for token in listed] != ["NUMBER", "DOTS", "NUMBER"]:
+        if [word.kind for word in listed] != ["NUMBER", "DOTS", "NUMBER"]:
             raise source.error(
                 "`...` stands between the first and the last integer of a type, or at its end",
-                position(dots[0]),
+                dots[0].position,
                 "write `time = {0, ..., 9}`, or `label = {A, B, ...}` if the stream may add constants",
             )
-        for token in (listed[0], listed[2]):
-            if not WHOLE.fullmatch(token):
-                message = f"{token} is not an integer of at most 18 digits without leading zeros"
-                raise source.error(message, position(token))
+        for word in (listed[0], listed[2]):
+            if not WHOLE.fullmatch(word):
+                message = f"{word} is not an integer of at most 18 digits without leading zeros"
+                raise source.error(message, word.position)
         first, last = int(listed[0]), int(listed[2])
         if first > last:
             message = f"the type ends before it begins, at {first}"
-            raise source.error(message, position(listed[2]))
+            raise source.error(message, listed[2].position)
         if last - first >= MAX_RANGE:
             message = f"an integer type has at most {MAX_RANGE} constants"
-            raise source.error(message, position(listed[2]))
+            raise source.error(message, listed[2].position)
         names = tuple(map(str, range(first, last + 1)))
-    return Enumeration(str(name), names, more, position(name), node.meta.end_line)
+    return Enumeration(str(name), names, more, name.position, node.last_line)

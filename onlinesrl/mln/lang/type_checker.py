@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -19,11 +19,12 @@ from onlinesrl.logic.ast import (
     FunctionType,
     Position,
     Predicate,
+    Rule,
     Variable,
     terms,
 )
 from onlinesrl.logic.source import Source
-from onlinesrl.mln.lang.clausal_form import Clause
+from onlinesrl.mln.lang.clausal_form import rule_clauses
 from onlinesrl.mln.lang.statements import Argument, Mention, Sentence
 
 _LATER = {"concat", "substr"}
@@ -107,8 +108,11 @@ class Checker:
                     constants.extend(self._constants(argument, type_))
         return constants
 
-    def check_numeric(self, sentence: Sentence, clauses: Iterable[Clause]) -> None:
-        """Check that numeric atoms are conditions of all clauses of a soft rule; they multiply its weight."""
+    def check_numeric(self, sentence: Sentence, rule: Rule) -> None:
+        """Check that numeric atoms are conditions of all clauses of a sentence's rule, a soft one.
+
+        They multiply its weight.
+        """
         numeric = {name for name, mention in self._declared.predicates.items() if mention.numeric}
         mentions = [
             mention for mention in sentence.mentions if _predicate(mention.formula) in numeric
@@ -127,7 +131,7 @@ class Checker:
         elif any(
             sum(not x.positive and x.atom.predicate in numeric for x in clause.literals)
             < len(mentions)
-            for clause in clauses
+            for clause in rule_clauses(rule)
         ):
             message = f"{name} is numeric, neither true nor false: it multiplies a whole rule, once"
             hint = (
