@@ -11,7 +11,7 @@ from scipy import sparse
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HINGE, PLAIN, HingeLossMRF
-from onlinesrl.psl.inference.dual import check_constants, lower_bound, weighted_rows
+from onlinesrl.psl.inference.dual import check_constants, check_weights, lower_bound
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.inference.weight_scale import ScaledEngine, ScaledProblem
 
@@ -34,7 +34,7 @@ class Qp(ScaledEngine):
         """See ``ScaledEngine``."""
         model, weights, bonus, _, _ = problem
         check_constants(model)
-        weighted_rows(model, weights)
+        check_weights(model, weights)
         settings = clarabel.DefaultSettings()
         settings.verbose = False
         settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = self.precision

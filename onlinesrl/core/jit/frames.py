@@ -139,6 +139,10 @@ class Frame:
         table = array("q", words)
         state.update(_table=table, _address=table.buffer_info()[0], _numba_type_=frame_type)
 
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
+        """Return how to make a copy, whose table is its own."""
+        return type(self), tuple([self.__dict__[name] for name in self._names])
+
     @classmethod
     def zeros(cls, fields: Mapping[str, Any] = {}, **sizes: int) -> Self:
         """Return a frame of these fields, all others of which are arrays of zeros.

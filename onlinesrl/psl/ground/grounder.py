@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from onlinesrl.psl.ground.hinge_loss_mrf import (
     HINGE,
     HingeLossMRF,
     Micrographs,
+    united,
 )
 from onlinesrl.psl.ground.join_plan import RulePlan, plan_program
 from onlinesrl.psl.ground.memory_joins import ArrayJoins, CompiledPlan, compile_plan
@@ -139,21 +139,7 @@ class Grounder:
         world = np.concatenate(of_rows)
         model = united(listing.n_variables, models)
         if worlds > 1:  # the rows world by world
-            order = np.argsort(world, kind="stable")
-            lengths = np.diff(model.start)[order]
-            start = np.concatenate(([0], np.cumsum(lengths)))
-            entries = np.repeat(model.start[:-1][order] - start[:-1], lengths)
-            entries += np.arange(start[-1])
-            model = HingeLossMRF(
-                model.n_variables,
-                start,
-                model.variable[entries],
-                model.coefficient[entries],
-                model.constant[order],
-                model.weight_index[order],
-                model.power[order],
-                model.kind[order],
-            )
+            model = model.chosen(np.argsort(world, kind="stable"))
         first = np.concatenate(([0], np.cumsum(np.bincount(world, minlength=worlds))))
         graphs = Micrographs(model, listing.first_variable, first)
         return Grounded(graphs, inactive, skipped, executor.failures)
@@ -237,23 +223,4 @@ def rows_of(
         np.full(n, HARD if hard else weight_index),
         np.full(n, 1 if hard else form.power, np.uint8),
         np.full(n, kind, np.uint8),
-    )
-
-
-def united(n_variables: int, models: Sequence[HingeLossMRF]) -> HingeLossMRF:
-    """Concatenate the rows of models over the same variables."""
-    lengths = [np.diff(model.start) for model in models]
-
-    def joined(name: str, kind: type[np.generic]) -> Any:
-        return np.concatenate([np.empty(0, kind), *(getattr(model, name) for model in models)])
-
-    return HingeLossMRF(
-        n_variables,
-        np.concatenate([np.zeros(1, np.int64), *lengths]).cumsum(),
-        joined("variable", np.int32),
-        joined("coefficient", np.float64),
-        joined("constant", np.float64),
-        joined("weight_index", np.int64),
-        joined("power", np.uint8),
-        joined("kind", np.uint8),
     )

@@ -7,11 +7,13 @@ constraints bound such forms. Weights are not part of the model.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bools, Bytes, Floats, Ints, Ints32, check_rows
+from onlinesrl.core.arrays import Bools, Floats, Ints, check_rows, gathered
 from onlinesrl.psl.kernels import potentials
 
 HINGE, PLAIN = potentials.HINGE, potentials.PLAIN
@@ -21,8 +23,7 @@ HARD = -1
 """The weight index of a constraint."""
 
 
-@dataclass(frozen=True, eq=False)
-class HingeLossMRF:
+class HingeLossMRF(potentials.HingeRows):
     """Linear forms in compressed rows, over the variables ``0 .. n_variables - 1``.
 
     Row ``i`` is ``l_i(y) = sum coefficient * y[variable] + constant[i]`` over the entries
@@ -30,15 +31,6 @@ class HingeLossMRF:
     potential or constraint. ``weight_index[i]`` is a potential's weight, ``HARD`` for a constraint.
     ``validate`` checks all invariants.
     """
-
-    n_variables: int
-    start: Ints
-    variable: Ints32
-    coefficient: Floats
-    constant: Floats
-    weight_index: Ints
-    power: Bytes
-    kind: Bytes
 
     @property
     def n_rows(self) -> int:
@@ -49,6 +41,20 @@ class HingeLossMRF:
     def row(self) -> Ints:
         """The row of every entry, int64[entries]."""
         return np.repeat(np.arange(self.n_rows), np.diff(self.start))
+
+    def chosen(self, rows: Ints) -> HingeLossMRF:
+        """Return the model of these rows, in this order, over the same variables."""
+        start, entries = gathered(self.start, rows)
+        return HingeLossMRF(
+            self.n_variables,
+            start,
+            self.variable[entries],
+            self.coefficient[entries],
+            self.constant[rows],
+            self.weight_index[rows],
+            self.power[rows],
+            self.kind[rows],
+        )
 
     def row_weights(self, weights: Floats) -> Floats:
         """Return the weight of every row, float64[n_rows]; 0 for a constraint."""
@@ -113,6 +119,25 @@ class Micrographs:
             model.power[rows],
             model.kind[rows],
         )
+
+
+def united(n_variables: int, models: Sequence[HingeLossMRF]) -> HingeLossMRF:
+    """Concatenate the rows of models over the same variables."""
+    lengths = [np.diff(model.start) for model in models]
+
+    def joined(name: str, kind: type[np.generic]) -> Any:
+        return np.concatenate([np.empty(0, kind), *(getattr(model, name) for model in models)])
+
+    return HingeLossMRF(
+        n_variables,
+        np.concatenate([np.zeros(1, np.int64), *lengths]).cumsum(),
+        joined("variable", np.int32),
+        joined("coefficient", np.float64),
+        joined("constant", np.float64),
+        joined("weight_index", np.int64),
+        joined("power", np.uint8),
+        joined("kind", np.uint8),
+    )
 
 
 def with_powers(model: HingeLossMRF, weight_index: int, power: int) -> HingeLossMRF:

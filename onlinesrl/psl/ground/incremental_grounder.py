@@ -46,8 +46,8 @@ from onlinesrl.psl.ground.form_assembly import (
     broken,
     listed,
 )
-from onlinesrl.psl.ground.grounder import MOST, rows_of, united
-from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
+from onlinesrl.psl.ground.grounder import MOST, rows_of
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF, united
 from onlinesrl.psl.ground.join_plan import RulePlan, pinned_plan, plan_form, plan_program
 from onlinesrl.psl.ground.memory_joins import (
     ArrayJoins,

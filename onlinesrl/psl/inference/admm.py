@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from onlinesrl.core.errors import Infeasible
 from onlinesrl.core.parallel.threads import ThreadTeam
 from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.admm_threads import Rounds, TeamRounds
-from onlinesrl.psl.inference.dual import check_constants, weighted_rows
+from onlinesrl.psl.inference.dual import check_constants, check_weights
 from onlinesrl.psl.inference.protocols import HingeSolution, Round, Watch
 from onlinesrl.psl.inference.weight_scale import ScaledEngine, ScaledProblem, unscaled
 from onlinesrl.psl.kernels import admm as kernel
@@ -82,11 +82,11 @@ class AdmmState:
         n, m = model.n_variables, model.n_rows
         bonus = np.zeros(n) if bonus is None else bonus
         self.model, self._team = model, team
-        self._rows = weighted_rows(model, weights)
-        forms = model.start, model.variable, model.coefficient, model.constant
+        check_weights(model, weights)
         low, high, curvature, row_step = np.empty((4, m))
         conjugates = low, high, curvature, row_step
-        self.problem = kernel.AdmmProblem(*forms, *conjugates, np.zeros(n), bonus, np.zeros(n))
+        of_variables = np.zeros(n), bonus, np.zeros(n)
+        self.problem = kernel.AdmmProblem(model, weights, *conjugates, *of_variables)
         y = np.full(n, 0.5) if start is None else start.y.copy()
         dual = np.empty(m) if start is None else start.dual.copy()
         self.iterate = kernel.Iterate(y, dual, -bonus, np.empty(n))
@@ -137,13 +137,17 @@ class AdmmState:
 
     def reweigh(self, weights: Floats) -> None:
         """Change the weights; values, step size, and each dual divided by the step of its row stay."""
-        self._rows = weighted_rows(self.model, weights)
+        self._set_weights(weights)
         self.problem.degree[:] = self.problem.ridge[:] = 0.0
         self.iterate.gradient[:] = -self.problem.bonus
         self._prepare(self.problem.row_step.copy(), resumes=True)
 
+    def _set_weights(self, weights: Floats) -> None:
+        check_weights(self.model, weights)
+        self.problem = replace(self.problem, weights=weights)
+
     def _prepare(self, before: Floats, resumes: bool) -> None:
-        arguments = self._rows, self.problem, self.iterate
+        arguments = self.problem, self.iterate
         self._rounds = (
             Rounds(*arguments) if self._team is None else TeamRounds(*arguments, self._team)
         )

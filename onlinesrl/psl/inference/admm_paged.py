@@ -16,6 +16,8 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.core.parallel.threads import ahead as read_ahead
+from onlinesrl.psl.ground.hinge_loss_mrf import united
+from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.inference.row_pages import Page, Pages
 from onlinesrl.psl.kernels import admm
 from onlinesrl.psl.kernels import admm_rows as kernel
@@ -33,22 +35,16 @@ _NONE = np.empty(0)
 
 
 @dataclass(frozen=True, eq=False)
-class PagedSolution:
-    """What was found, as in HingeSolution.
+class PagedSolution(HingeSolution):
+    """A solution whose ``dual`` is empty, unless it was to be kept.
 
     ``potentials`` and ``constraints`` count the rows, ``iterations`` the rounds of ADMM;
     ``bytes_on_disk`` is the size of the pages.
     """
 
-    y: Floats
-    energy: float
-    bound: float
-    violation: float
     potentials: int
     constraints: int
-    iterations: int
     bytes_on_disk: int
-    certified: bool
 
 
 class Certificate(NamedTuple):
@@ -75,31 +71,38 @@ class PagedRounds:
 
     ``weight_sums`` and ``ridge``, float64[n], are those of ``admm_rows.weigh`` over all rows; the values
     begin with ``y``, float64[n]. The rows keep one number each between rounds, their dual; ``y_before`` are
-    the values before the last round.
+    the values before the last round. With ``keeps_duals``, ``duals`` are those of the last certificate.
     """
 
     def __init__(
-        self, pages: Pages, weight_sums: Floats, ridge: Floats, y: Floats, threads: int = 1
+        self,
+        pages: Pages,
+        weights: Floats,
+        sums: tuple[Floats, Floats],
+        y: Floats,
+        threads: int = 1,
+        keeps_duals: bool = False,
     ) -> None:
-        n = len(y)
+        n, (weight_sums, ridge) = len(y), sums
         self.count, self.eta, self._next = 0, 1.0, PERIOD
         self.y, self.y_before, self._marked = y, y.copy(), y.copy()
         self._pages, self._weight_sums, self._threads = pages, weight_sums, threads
         self._iterate = admm.Iterate(y, _NONE, np.zeros(n), np.empty(n))
         self._memory = deque(np.empty((pages.in_memory, 4, pages.most_rows)))
-        start, variable = np.zeros(1, np.int32), np.empty(0, np.int32)
-        no_rows = start, variable, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE
+        no_rows = united(n, []), weights, _NONE, _NONE, _NONE, _NONE
         self._variables = admm.AdmmProblem(*no_rows, np.zeros(n), bonus=np.zeros(n), ridge=ridge)
+        self._keeps_duals, self.duals = keeps_duals, list[Floats]()
 
     def start(self) -> Certificate:
         """Set the duals to the slopes at the values; return the certificate of both."""
         certificate, gradient = Certificate(), np.zeros_like(self.y)
+        self.duals = []
         for k, (page, problem) in enumerate(self._read()):
             iterate = replace(self._iterate, dual=page.dual)
-            kernel.begin(page.rows, self._weight_sums, problem, iterate, False)
+            kernel.begin(problem, iterate, self._weight_sums, False)
             page.mark[:] = page.dual
             self._pages.keep(k, page, with_mark=True)
-            certificate = certificate.add(admm.of_rows(problem, iterate, gradient, 0, 1))
+            certificate = certificate.add(self._of_rows(problem, iterate, gradient))
         kernel.free_variables(self._variables)
         return certificate.add(self._of_variables(self.y, gradient))
 
@@ -109,7 +112,7 @@ class PagedRounds:
 
     def look(self) -> Certificate:
         """Do a round; return the certificate of the values before it."""
-        gradient = np.zeros_like(self.y)
+        gradient, self.duals = np.zeros_like(self.y), []
         certificate = self._round(gradient)
         return certificate.add(self._of_variables(self.y_before, gradient))
 
@@ -123,7 +126,7 @@ class PagedRounds:
             iterate = replace(self._iterate, dual=page.dual)
             if certified is not None:
                 before = replace(iterate, y=self.y_before)
-                certificate = certificate.add(admm.of_rows(problem, before, certified, 0, 1))
+                certificate = certificate.add(self._of_rows(problem, before, certified))
             admm.dual_update(problem, iterate, self.eta, RELAXATION)
             if mark:
                 change = page.dual - page.mark
@@ -139,6 +142,14 @@ class PagedRounds:
             self._marked[:] = self.y
         return certificate
 
+    def _of_rows(
+        self, problem: admm.AdmmProblem, iterate: admm.Iterate, gradient: Floats
+    ) -> tuple[float, float, float, float]:
+        """Return a page's part of a certificate, and add to its gradient."""
+        if self._keeps_duals:
+            self.duals.append(iterate.dual.copy())
+        return admm.of_rows(problem, iterate, gradient, 0, 1)
+
     def _of_variables(self, y: Floats, gradient: Floats) -> tuple[float, float, float, float]:
         """Return the variables' part of a certificate."""
         iterate = replace(self._iterate, y=y)
@@ -152,14 +163,10 @@ class PagedRounds:
     def _page(self, k: int) -> tuple[Page, admm.AdmmProblem]:
         page = self._pages.read(k)
         self._memory.rotate()
-        rows = page.rows
         low, high, curvature, row_step = self._memory[0][:, : len(page.dual)]
-        forms = rows.start, rows.variable, rows.coefficient, rows.constant
-        conjugates = low, high, curvature, row_step
-        problem = admm.AdmmProblem(
-            *forms, *conjugates, self._variables.degree, bonus=_NONE, ridge=_NONE
-        )
-        kernel.expand(rows, self._weight_sums, problem)
+        of_rows = page.rows, self._variables.weights, low, high, curvature, row_step
+        problem = admm.AdmmProblem(*of_rows, self._variables.degree, bonus=_NONE, ridge=_NONE)
+        kernel.expand(problem, self._weight_sums)
         return page, problem
 
 
@@ -177,15 +184,24 @@ class Limits(NamedTuple):
         return excess, certificate.energy
 
 
+class Polished(NamedTuple):
+    """The best values, their certificate, the duals of its pages if they are kept, and whether it is one."""
+
+    y: Floats
+    certificate: Certificate
+    duals: list[Floats]
+    certified: bool
+
+
 def polish(
     rounds: PagedRounds, limits: Limits, report: Callable[[int, Certificate], object]
-) -> tuple[Certificate, Floats, bool]:
-    """Do rounds; return the best values' certificate, the values, whether certified. Raises Infeasible.
+) -> Polished:
+    """Do rounds, and return the best. Raises Infeasible.
 
     ``report`` is called with the number of every round and the last certificate.
     """
     lowest = certificate = rounds.start()
-    best = np.clip(rounds.y, 0.0, 1.0)
+    best, duals = np.clip(rounds.y, 0.0, 1.0), rounds.duals
     while True:
         status = verdict(*certificate, limits.highest, limits.tolerance, limits.violation)
         if status == INFEASIBLE:
@@ -193,8 +209,9 @@ def polish(
         certified = status == CERTIFIED
         if certified or limits.merit(certificate) < limits.merit(lowest):
             lowest, best = certificate, np.clip(rounds.y_before, 0.0, 1.0)
+            duals = rounds.duals
         if certified or rounds.count >= limits.rounds:
-            return lowest, best, certified
+            return Polished(best, lowest, duals, certified)
         for _ in range(min(PERIOD, limits.rounds - rounds.count) - 1):
             rounds.step()
             report(rounds.count, certificate)

@@ -11,9 +11,9 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.parallel.threads import ThreadTeam
 from onlinesrl.psl.kernels import admm, admm_parts, admm_rows, admm_solve
-from onlinesrl.psl.kernels.potentials import Potentials
+from onlinesrl.psl.kernels.potentials import HingeRows
 
-F = TypeVar("F", Potentials, admm.AdmmProblem, admm.Iterate)
+F = TypeVar("F", HingeRows, admm.AdmmProblem, admm.Iterate)
 Until: TypeAlias = tuple[float, float, float, float]
 """When to end, as ``admm_solve.solve`` says it: highest, tolerance, most_violation, most_rounds."""
 
@@ -21,20 +21,21 @@ Until: TypeAlias = tuple[float, float, float, float]
 ROWS, MOST = 1 << 19, 8
 """The fewest rows of a part where there are more than two, and the most parts."""
 
-OF_ROWS = ["constant", "weight", "hinge", "square", "low", "high", "curvature", "row_step", "dual"]
+OF_ROWS = ["constant", "weight_index", "power", "kind", "low", "high", "curvature"]
+OF_ROWS += ["row_step", "dual"]
 """The arrays of frames that have a number for every row."""
 
 
 class Rounds:
     """Rounds by one thread."""
 
-    def __init__(self, rows: Potentials, problem: admm.AdmmProblem, iterate: admm.Iterate) -> None:
-        self.rows, self.problem, self.iterate = rows, problem, iterate
+    def __init__(self, problem: admm.AdmmProblem, iterate: admm.Iterate) -> None:
+        self.problem, self.iterate = problem, iterate
 
     def prepare(self, before: Floats, resumes: bool) -> float:
         """See ``admm_rows.prepare``."""
         sums = np.zeros(len(self.iterate.y))
-        return admm_rows.prepare(self.rows, sums, self.problem, self.iterate, before, resumes)
+        return admm_rows.prepare(self.problem, self.iterate, sums, before, resumes)
 
     def advance(self, y: Floats, dual: Floats, control: Floats, n: int) -> None:
         """See ``admm_solve.advance``."""
@@ -44,7 +45,7 @@ class Rounds:
         self, y: Floats, dual: Floats, control: Floats, until: Until
     ) -> tuple[int, float, float, float]:
         """See ``admm_solve.solve``."""
-        return admm_solve.solve(self.rows, self.problem, self.iterate, y, dual, control, *until)
+        return admm_solve.solve(self.problem, self.iterate, y, dual, control, *until)
 
 
 class TeamRounds(Rounds):
@@ -54,10 +55,8 @@ class TeamRounds(Rounds):
     as the model's size says, add up their gradients apart.
     """
 
-    def __init__(
-        self, rows: Potentials, problem: admm.AdmmProblem, iterate: admm.Iterate, team: ThreadTeam
-    ) -> None:
-        super().__init__(rows, problem, iterate)
+    def __init__(self, problem: admm.AdmmProblem, iterate: admm.Iterate, team: ThreadTeam) -> None:
+        super().__init__(problem, iterate)
         self._team = team
         m, n, parts = len(iterate.dual), len(iterate.y), number_of_parts(len(iterate.dual))
         self._ranges = [slice(m * k // parts, m * (k + 1) // parts) for k in range(parts)]
@@ -68,19 +67,20 @@ class TeamRounds(Rounds):
     def prepare(self, before: Floats, resumes: bool) -> float:
         """See ``admm_rows.prepare``."""
         weight_sums, degrees = np.zeros(len(self.iterate.y)), np.zeros_like(self._gradients)
-        highest = admm_rows.weigh(self.rows, weight_sums, self.problem.ridge)
+        problem = self.problem
+        highest = admm_rows.weigh(problem.rows, problem.weights, weight_sums, problem.ridge)
 
         def set_up(k: int) -> None:
             part = self._ranges[k]
-            rows = _with_rows(self.rows, part)
-            problem = _with_rows(self.problem, part, degree=degrees[k])
+            rows = _with_rows(problem.rows, part)
+            of_part = _with_rows(problem, part, rows=rows, degree=degrees[k])
             iterate = _with_rows(self._iterates[k], part)
-            admm_rows.set_up(rows, weight_sums, problem, iterate, before[part], resumes)
-            admm_parts.find_runs(problem, self._run_end[part])
+            admm_rows.set_up(of_part, iterate, weight_sums, before[part], resumes)
+            admm_parts.find_runs(of_part, self._run_end[part])
             self._run_end[part] += part.start
 
         self._for_each_part(set_up)
-        degrees.sum(0, out=self.problem.degree)
+        degrees.sum(0, out=problem.degree)
         return highest
 
     def advance(self, y: Floats, dual: Floats, control: Floats, n: int) -> None:
@@ -127,7 +127,7 @@ class TeamRounds(Rounds):
             figures = self._certificate(gradients)
             verdict = admm_solve.verdict(*figures, *limits)
             if verdict != admm_solve.OPEN or control[admm_solve.ROUNDS] >= most_rounds:
-                admm_rows.duals(self.rows, self.problem, self.iterate, dual)
+                admm_rows.duals(self.problem, self.iterate, dual)
                 return verdict, *figures[:3]
 
     def _certificate(self, gradients: Floats) -> tuple[float, float, float, float]:
@@ -155,13 +155,13 @@ class TeamRounds(Rounds):
         self._team.run(of_thread)
 
 
-def _with_rows(frame: F, rows: slice, **values: Any) -> F:
+def _with_rows(frame: F, part: slice, **values: Any) -> F:
     """Return a frame with these of its rows, and some arrays in place of its own."""
     arrays: dict[str, Any] = {
-        name: vars(frame)[name][rows] for name in OF_ROWS if name in vars(frame)
+        name: vars(frame)[name][part] for name in OF_ROWS if name in vars(frame)
     }
     if "start" in vars(frame):
-        arrays["start"] = vars(frame)["start"][rows.start : rows.stop + 1]
+        arrays["start"] = vars(frame)["start"][part.start : part.stop + 1]
     return replace(frame, **arrays, **values)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm
-from onlinesrl.psl.inference.dual import conjugates, weighted_rows
+from onlinesrl.psl.inference.dual import conjugates
 from onlinesrl.psl.inference.protocols import HingeSolution
 
 STIFF = 1e3
@@ -78,7 +78,7 @@ class _Problem:
     def __init__(self, model: HingeLossMRF, weights: Floats, bonus: Floats) -> None:
         from scipy import sparse
 
-        n, rows = model.n_variables, conjugates(weighted_rows(model, weights))
+        n, rows = model.n_variables, conjugates(model, weights)
         shape, identity = (model.n_rows, n), sparse.eye_array(n, format="csr")
         matrix = sparse.csr_array((model.coefficient, model.variable, model.start), shape)
         self.forms: Any = sparse.vstack((matrix, identity, -identity), format="csr")

@@ -6,7 +6,6 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.psl.inference.admm import AdmmState
-from onlinesrl.psl.inference.dual import weighted_rows
 from onlinesrl.psl.kernels import admm as kernel
 from onlinesrl.psl.kernels import admm_rows, admm_solve
 
@@ -34,11 +33,12 @@ class ConsensusAdmm(AdmmState):
 
     def _set_conjugates(self) -> None:
         problem = self.problem
-        admm_rows.conjugates(self._rows, problem.low, problem.high, problem.curvature)
+        ends = problem.low, problem.high, problem.curvature
+        admm_rows.conjugates(problem.rows, problem.weights, *ends)
 
     def reweigh(self, weights: Floats) -> None:
         """Change the weights; copies, duals and values stay."""
-        self._rows = weighted_rows(self.model, weights)
+        self._set_weights(weights)
         self._set_conjugates()
 
     def up_to(self, n: int) -> Floats:

@@ -20,7 +20,6 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HingeLossMRF
 from onlinesrl.psl.kernels import admm_rows
-from onlinesrl.psl.kernels.potentials import Potentials
 
 FEASIBLE = 1e-9
 """How far a constraint without variables may be from satisfied."""
@@ -46,37 +45,21 @@ class Conjugates:
         return np.where(np.isfinite(slope), slope, 0.0)
 
 
-def conjugates(rows: Potentials) -> Conjugates:
-    """Return the rows' conjugates."""
-    low, high, curvature = np.empty((3, len(rows.weight)))
-    admm_rows.conjugates(rows, low, high, curvature)
+def conjugates(model: HingeLossMRF, weights: Floats) -> Conjugates:
+    """Return the conjugates of a model's rows. Raises ValueError as ``check_weights`` does."""
+    check_weights(model, weights)
+    low, high, curvature = np.empty((3, model.n_rows))
+    admm_rows.conjugates(model, weights, low, high, curvature)
     return Conjugates(low, high, curvature)
 
 
-def weighted_rows(
-    model: HingeLossMRF, weights: Floats, bonus: Floats | None = None, ridge: float = 0.0
-) -> Potentials:
-    """Return a model as the kernels read it.
-
-    Raises ValueError where a weight is not finite, or is below 0 and makes its row not convex.
-    """
-    rows = Potentials(
-        model.start,
-        model.variable,
-        model.coefficient,
-        model.constant,
-        np.empty(model.n_rows),
-        np.empty(model.n_rows, np.uint8),
-        np.empty(model.n_rows, np.uint8),
-        np.zeros(model.n_variables) if bonus is None else bonus,
-        ridge,
-    )
-    status = admm_rows.describe(model.kind, model.power, model.weight_index, weights, rows)
+def check_weights(model: HingeLossMRF, weights: Floats) -> None:
+    """Raise ValueError where a weight is not finite, or is below 0 and makes its row not convex."""
+    status = admm_rows.check(model, weights)
     if status == admm_rows.NOT_FINITE:
         raise ValueError("a weight is not finite")
     if status == admm_rows.NOT_CONVEX:
         raise ValueError("a weight below 0: only linear potentials without hinge may have one")
-    return rows
 
 
 def lower_bound(
@@ -90,7 +73,7 @@ def lower_bound(
 
     With a ridge, the energy has ``ridge |y|^2`` in it.
     """
-    rows = conjugates(weighted_rows(model, weights))
+    rows = conjugates(model, weights)
     u = np.clip(dual, rows.low, rows.high)
     gradient: Floats = np.zeros(model.n_variables) if bonus is None else -bonus
     gradient = gradient + np.bincount(

@@ -19,15 +19,15 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints, gathered
+from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm
-from onlinesrl.psl.inference.dual import conjugates, weighted_rows
+from onlinesrl.psl.inference.dual import conjugates
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.inference.weight_scale import scale
 from onlinesrl.psl.kernels import linked_rows as kernel
@@ -151,7 +151,7 @@ class IncrementalAdmm:
         figures = self._energy, self._gap
         self._reserve(row=int(rows.max(initial=-1)) + 1, variable=int(added.max(initial=-1)) + 1)
         differs = np.empty(len(rows), np.uint8)
-        kernel.compare(self._linked, rows, differs, *_columns(model))
+        kernel.compare(self._linked, rows, model, differs)
         places = np.flatnonzero(differs)
         rows = rows[places]
         replaced = np.concatenate((rows[self._linked.is_row[rows] > 0], gone))
@@ -166,7 +166,7 @@ class IncrementalAdmm:
         self._add_variables(added)
         linked.replaced[added] = self._steps
         self._old_values.append((added, np.full(len(added), np.nan)))
-        self._add_rows(rows, _chosen(model, places))
+        self._add_rows(rows, model.chosen(places))
         touched = np.union1d(touched, self._variables_of(rows))
         touched = touched[self._linked.is_variable[touched] > 0]
         single = touched[self._linked.first[touched] < 0]
@@ -334,8 +334,7 @@ class IncrementalAdmm:
         kernel.insert(linked, rows)
 
     def _set_conjugates(self, rows: Ints, model: HingeLossMRF) -> None:
-        without_bonus = np.empty(0)
-        conjugate = conjugates(weighted_rows(model, self.weights, without_bonus))
+        conjugate = conjugates(model, self.weights)
         linked = self._linked
         linked.low[rows], linked.high[rows] = conjugate.low, conjugate.high
         linked.curvature[rows] = conjugate.curvature
@@ -398,17 +397,12 @@ class IncrementalAdmm:
         """
         linked = self._linked
         n_rows, n_entries = len(rows), int((linked.stop[rows] - linked.start[rows]).sum())
-        part = kernel.Part.zeros(row=n_rows, entry=n_entries)
+        start, columns = np.empty(n_rows + 1, np.int64), [getattr(linked, x)[rows] for x in OF_ROWS]
+        variable, coefficient = np.empty(n_entries, np.int32), np.empty(n_entries)
+        part = HingeLossMRF(n, start, variable, coefficient, *columns)
         kernel.restrict(linked, rows, self._marks.number, part)
-        end = part.start[-1]
-        return HingeLossMRF(
-            n,
-            part.start,
-            part.variable[:end],
-            part.coefficient[:end],
-            part.constant,
-            *(getattr(linked, name)[rows] for name in OF_ROWS[1:]),
-        )
+        end = start[-1]
+        return HingeLossMRF(n, start, variable[:end], coefficient[:end], *columns)
 
     # solving -------------------------------------------------------------------------------------
 
@@ -534,19 +528,3 @@ class IncrementalAdmm:
 
 OF_ROWS = "constant", "weight_index", "power", "kind"
 """The columns of ``HingeLossMRF`` that have one number a row, as they are in ``LinkedRows``."""
-
-
-def _chosen(model: HingeLossMRF, rows: Ints) -> HingeLossMRF:
-    """Return some rows of a model."""
-    if len(rows) == model.n_rows:
-        return model
-    start, entries = gathered(model.start, rows)
-    columns = (getattr(model, name)[rows] for name in OF_ROWS)
-    return HingeLossMRF(
-        model.n_variables, start, model.variable[entries], model.coefficient[entries], *columns
-    )
-
-
-def _columns(model: HingeLossMRF) -> tuple[Any, ...]:
-    """Return the columns of a model that tell rows apart."""
-    return (model.start, model.variable, model.coefficient, *(getattr(model, n) for n in OF_ROWS))

@@ -7,45 +7,44 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinesrl.core.arrays import Bytes, Floats, Ints
+from onlinesrl.core.arrays import Bytes, Floats
 from onlinesrl.core.errors import StorageError, UsageError
 from onlinesrl.core.operating_system import read_at, write_at
 from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
-from onlinesrl.psl.inference.dual import check_constants, weighted_rows
-from onlinesrl.psl.kernels.potentials import Potentials
+from onlinesrl.psl.inference.dual import check_constants, check_weights
 
 _HEAD = 2 * 8  # numbers of rows and of entries
 _ROW, _ENTRY, _END = 4 * 8 + 4 + 2, 8 + 4, 4
+_OF_ROWS = "constant", "weight_index", "power", "kind"
 
 
 class Page(NamedTuple):
-    """Some rows, in ``memory`` until it is needed for another page; a constraint has infinite weight.
+    """Some rows, in ``memory`` until it is needed for another page.
 
-    ``rows`` has no bonus and no ridge; ``dual`` and ``mark``, an earlier one, are float64[rows], for the
-    engine's own use.
+    ``dual`` and ``mark``, an earlier one, are float64[rows], for the engine's own use.
     """
 
-    rows: Potentials
+    rows: HingeLossMRF
     dual: Floats
     mark: Floats
     memory: Bytes
 
 
 class Pages:
-    """An anonymous file of pages in a folder; closing it deletes it.
+    """An anonymous file of pages, of rows over so many variables, in a folder; closing it deletes it.
 
     A page of ``n_bytes`` has the counts of its rows and entries, then their arrays: 38 bytes for each
     row and 12 for each of its variables. The last ``in_memory`` pages that were filled or read are in
     memory. Use as a context manager. All methods raise StorageError.
     """
 
-    def __init__(self, folder: Path, n_bytes: int, in_memory: int = 1) -> None:
-        self.n_bytes, self.in_memory = n_bytes, in_memory
+    def __init__(self, folder: Path, n_variables: int, n_bytes: int, in_memory: int = 1) -> None:
+        self.n_variables, self.n_bytes, self.in_memory = n_variables, n_bytes, in_memory
         self._folder = folder
         self._memory = deque(np.zeros(n_bytes, np.uint8) for _ in range(in_memory))
         self._count = 0
@@ -70,20 +69,20 @@ class Pages:
     def fill(self, chunks: Iterable[HingeLossMRF], weights: Floats) -> Iterator[Page]:
         """Write the rows of chunks in their order; every page is yielded when it is full.
 
-        The chunks have their variables in common. Raises ValueError as ``weighted_rows``, Infeasible as
+        The chunks have their variables in common. Raises ValueError as ``check_weights``, Infeasible as
         ``check_constants``, UsageError for a row that is larger than a page.
         """
         pieces: list[_Piece] = []
         free = self._room
         for chunk in chunks:
             check_constants(chunk)
-            rows = weighted_rows(chunk, weights)
+            check_weights(chunk, weights)
             size = _ROW * np.arange(chunk.n_rows + 1) + _ENTRY * chunk.start
             first = 0
             while first < chunk.n_rows:
                 last = int(np.searchsorted(size, size[first] + free, "right")) - 1
                 if last > first:
-                    pieces.append(_Piece(rows, first, last))
+                    pieces.append(_Piece(chunk, first, last))
                     free -= int(size[last] - size[first])
                     first = last
                 elif pieces:
@@ -131,33 +130,29 @@ class Pages:
         self._memory.rotate()
         return self._memory[0]
 
-    @staticmethod
-    def _page(memory: Bytes) -> Page:
+    def _page(self, memory: Bytes) -> Page:
         """Return the page that some memory holds."""
         rows, entries = map(int, memory[:_HEAD].view(np.int64))
         at = _HEAD
 
-        def array(kind: type[np.generic], n: int) -> NDArray[np.generic]:
+        def array(kind: type[np.generic], n: int) -> NDArray[Any]:
             nonlocal at
             size = n * np.dtype(kind).itemsize
             at += size
             return memory[at - size : at].view(kind)
 
-        dual, mark, constant, weight = (array(np.float64, rows) for _ in range(4))
-        coefficient = array(np.float64, entries)
+        dual, mark, constant = (array(np.float64, rows) for _ in range(3))
+        index, coefficient = array(np.int64, rows), array(np.float64, entries)
         start, variable = array(np.int32, rows + 1), array(np.int32, entries)
-        hinge, square = array(np.uint8, rows), array(np.uint8, rows)
-        none = np.empty(0)
-        return Page(
-            Potentials(start, variable, coefficient, constant, weight, hinge, square, none, 0.0),  # type: ignore[arg-type]
-            dual,  # type: ignore[arg-type]
-            mark,  # type: ignore[arg-type]
-            memory,
-        )
+        power, kind = array(np.uint8, rows), array(np.uint8, rows)
+        forms = start, variable, coefficient, constant
+        model = HingeLossMRF(self.n_variables, *forms, index, power, kind)
+        return Page(model, dual, mark, memory)
 
     def _append(self, pieces: list[_Piece]) -> Page:
         """Write a page of these rows, and return it."""
-        lengths = np.concatenate([piece.lengths for piece in pieces])
+        starts = [chunk.start[first : last + 1] for chunk, first, last in pieces]
+        lengths = np.concatenate([np.diff(start) for start in starts])
         memory = self._oldest()
         memory[:_HEAD].view(np.int64)[:] = len(lengths), lengths.sum()
         page = self._page(memory)
@@ -165,17 +160,15 @@ class Pages:
         page.rows.start[0] = 0
         np.cumsum(lengths, out=page.rows.start[1:])
         row = entry = 0
-        for rows, first, last in pieces:
-            row_span = slice(row, row + last - first)
-            low, high = int(rows.start[first]), int(rows.start[last])
-            entry_span = slice(entry, entry + high - low)
-            page.rows.variable[entry_span] = rows.variable[low:high]
-            page.rows.coefficient[entry_span] = rows.coefficient[low:high]
-            page.rows.constant[row_span] = rows.constant[first:last]
-            page.rows.weight[row_span] = rows.weight[first:last]
-            page.rows.hinge[row_span] = rows.hinge[first:last]
-            page.rows.square[row_span] = rows.square[first:last]
-            row, entry = row_span.stop, entry_span.stop
+        for chunk, first, last in pieces:
+            low, high = int(chunk.start[first]), int(chunk.start[last])
+            for name in ("variable", "coefficient"):
+                column = getattr(chunk, name)[low:high]
+                getattr(page.rows, name)[entry : entry + high - low] = column
+            for name in _OF_ROWS:
+                column = getattr(chunk, name)[first:last]
+                getattr(page.rows, name)[row : row + last - first] = column
+            row, entry = row + last - first, entry + high - low
         self._used = _HEAD + _END + _ROW * row + _ENTRY * entry
         self._count += 1
         self._write(self._count - 1, memory, self._used)
@@ -199,12 +192,8 @@ class Pages:
 
 
 class _Piece(NamedTuple):
-    """Potentials ``first .. last - 1`` of a chunk's."""
+    """Rows ``first .. last - 1`` of a chunk."""
 
-    rows: Potentials
+    chunk: HingeLossMRF
     first: int
     last: int
-
-    @property
-    def lengths(self) -> Ints:
-        return np.diff(self.rows.start[self.first : self.last + 1])

@@ -9,7 +9,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.kernels.random import generator
 from onlinesrl.psl.ground.hinge_loss_mrf import EQUAL, HingeLossMRF
-from onlinesrl.psl.inference.dual import weighted_rows
+from onlinesrl.psl.inference.dual import check_weights
 from onlinesrl.psl.kernels.line_sampling import Lines, sweep
 
 ZERO = 1e-9
@@ -32,9 +32,10 @@ class Sampler:
 
     def draw(self, weights: Floats, n: int) -> Iterator[Floats]:
         """Yield the values after each of ``n`` sweeps; they are changed by the next."""
-        rows, form = weighted_rows(self.model, weights), self.model.forms(self.y)
+        check_weights(self.model, weights)
+        form = self.model.forms(self.y)
         for _ in range(n):
-            sweep(rows, self.lines, form, self.y, self.rng)
+            sweep(self.model, weights, self.lines, form, self.y, self.rng)
             yield self.y
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF, with_powers
-from onlinesrl.psl.kernels import potentials
 from onlinesrl.psl.kernels import sgd as kernel
 
 Optimizer: TypeAlias = Literal["sgd", "adam", "adagrad"]
@@ -32,17 +31,17 @@ class Descent:
         self._decay = optimizer == "sgd" if decay is None else decay
         self._moments = kernel.Moments.zeros(variable=n_variables)
 
-    def step(self, rows: potentials.Potentials, order: Ints, y: Floats, t: int) -> float:
+    def step(self, rows: HingeLossMRF, weights: Floats, order: Ints, y: Floats, t: int) -> float:
         """Take a step for each row in ``order``, in pass ``t`` from 1.
 
         Returns the sum of their energies, each before its step.
         """
         rate = self._rate / t if self._decay else self._rate
         if self._optimizer == "adam":
-            return kernel.descend_adam(rows, order, y, rate, self._moments)
+            return kernel.descend_adam(rows, weights, order, y, rate, self._moments)
         if self._optimizer == "adagrad":
-            return kernel.descend_adagrad(rows, order, y, rate, self._moments.second)
-        return kernel.descend(rows, order, y, rate)
+            return kernel.descend_adagrad(rows, weights, order, y, rate, self._moments.second)
+        return kernel.descend(rows, weights, order, y, rate)
 
 
 def with_bonus(

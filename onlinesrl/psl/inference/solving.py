@@ -25,7 +25,6 @@ from onlinesrl.psl.lang.data import Database
 from onlinesrl.psl.lang.model import Functions
 
 if TYPE_CHECKING:
-    from onlinesrl.psl.inference.admm_paged import PagedSolution
     from onlinesrl.psl.inference.tandem import Tandem, TandemProgress
 
 Say: TypeAlias = Callable[[str], None]
@@ -95,7 +94,7 @@ class Options:
         )
 
 
-Solved: TypeAlias = "tuple[HingeSolution | PagedSolution, dict[str, Any]]"
+Solved: TypeAlias = tuple[HingeSolution, dict[str, Any]]
 """A solution, and statistics."""
 
 

@@ -18,7 +18,8 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.parallel.threads import ahead
-from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HingeLossMRF
+from onlinesrl.psl.inference.admm import AdmmState
 from onlinesrl.psl.inference.admm_paged import (
     Certificate,
     Limits,
@@ -26,12 +27,11 @@ from onlinesrl.psl.inference.admm_paged import (
     PagedSolution,
     polish,
 )
-from onlinesrl.psl.inference.dual import conjugates, weighted_rows
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.inference.row_pages import Page, Pages
 from onlinesrl.psl.inference.sgd import Descent, Optimizer, with_bonus
 from onlinesrl.psl.inference.weight_scale import ScaledEngine, ScaledProblem
-from onlinesrl.psl.kernels import admm_rows as kernel
+from onlinesrl.psl.kernels import admm_rows
 
 
 class TandemProgress(NamedTuple):
@@ -82,30 +82,30 @@ class Tandem:
         n_variables: int,
         weights: Floats,
         report: Callable[[TandemProgress], None] = lambda _: None,
-        duals: list[Floats] | None = None,
+        keeps_dual: bool = False,
     ) -> PagedSolution:
         """Minimise ``w . Phi(y)`` over the feasible values, rows as of one model of all chunks.
 
-        The chunks' variables are ``0 .. n_variables - 1`` of the whole model. The duals of every page, in
-        the order of rows, are appended to ``duals``; see ``PagedRounds``. Raises StorageError where
-        the folder cannot take the pages, UsageError where a row is larger than a page, Infeasible
-        and ValueError as the other engines.
+        The chunks' variables are ``0 .. n_variables - 1`` of the whole model. With ``keeps_dual`` the
+        solution has the duals of its certificate; those of squared priors towards 0 are 0. Raises
+        StorageError where the folder cannot take the pages, UsageError where a row is larger than a page,
+        Infeasible and ValueError as the other engines.
         """
-        with Pages(self.folder, self.page_bytes, min(self.threads, 2)) as pages:
+        with Pages(self.folder, n_variables, self.page_bytes, min(self.threads, 2)) as pages:
             y, (weight_sums, ridge) = np.full(n_variables, 0.5), np.zeros((2, n_variables))
             steps = Descent(self.optimizer, self.rate, self.decay, n_variables)
             random = np.random.default_rng(self.seed)
 
             def descend(page: Page, t: int) -> float:
                 """Take a step for every row in random order; return the sum of their energies before."""
-                return steps.step(page.rows, random.permutation(len(page.dual)), y, t)
+                return steps.step(page.rows, weights, random.permutation(len(page.dual)), y, t)
 
             highest, n_rows, constraints, energy = 0.0, 0, 0, 0.0
             for page in pages.fill(chunks, weights):
-                highest += kernel.weigh(page.rows, weight_sums, ridge)
+                highest += admm_rows.weigh(page.rows, weights, weight_sums, ridge)
                 energy += descend(page, 1)
                 n_rows += len(page.dual)
-                constraints += int(np.isinf(page.rows.weight).sum())
+                constraints += int((page.rows.kind >= AT_MOST).sum())
                 report(TandemProgress("ground", 1, n_rows, energy))
             for t in range(2, self.descents + 1):
                 shuffled = map(pages.read, random.permutation(len(pages)))
@@ -116,21 +116,20 @@ class Tandem:
             def report_round(count: int, certificate: Certificate) -> None:
                 report(TandemProgress("admm", count, n_rows, *certificate[:3]))
 
-            rounds = PagedRounds(pages, weight_sums, ridge, y, self.threads)
+            sums = weight_sums, ridge
+            rounds = PagedRounds(pages, weights, sums, y, self.threads, keeps_dual)
             limits = Limits(self.tolerance, self.violation, self.rounds, highest)
-            certificate, y, certified = polish(rounds, limits, report_round)
-            if duals is not None:
-                duals += (pages.read(k).dual.copy() for k in range(len(pages)))
-            counts = n_rows - constraints, constraints, rounds.count, pages.bytes_on_disk
-            return PagedSolution(y, *certificate[:3], *counts, certified)
+            best = polish(rounds, limits, report_round)
+            dual = np.concatenate([np.empty(0), *best.duals])
+            energy, bound, violation, _ = best.certificate
+            proof = bound, violation, rounds.count, "tandem", best.certified
+            counts = n_rows - constraints, constraints, pages.bytes_on_disk
+            return PagedSolution(best.y, energy, dual, *proof, *counts)
 
 
 @dataclass(frozen=True)
 class TandemEngine(ScaledEngine):
-    """Tandem inference of models in memory; a start is ignored. Raises what ``Tandem.solve`` does.
-
-    The bound is that of ADMM's last certificate, not of ``dual``: a round has moved the duals since.
-    """
+    """Tandem inference of models in memory; a start is ignored. Raises what ``Tandem.solve`` does."""
 
     tandem: Tandem
 
@@ -143,14 +142,10 @@ class TandemEngine(ScaledEngine):
         """See ``ScaledEngine``."""
         model, weights, bonus, _, _ = problem
         extended, all_weights = with_bonus(model, weights, bonus)
-        duals: list[Floats] = []
-        paged = self.tandem.solve([extended], model.n_variables, all_weights, duals=duals)
-        rows = conjugates(weighted_rows(model, weights))
-        dual = np.concatenate([np.empty(0), *duals])[: model.n_rows]
-        dual = np.where(
-            rows.curvature > 0,
-            rows.slope(model.forms(paged.y)),
-            np.clip(dual, rows.low, rows.high),
-        )
-        proof = paged.bound, paged.violation, paged.iterations, "tandem", paged.certified
-        return HingeSolution(paged.y, paged.energy, dual, *proof)
+        paged = self.tandem.solve([extended], model.n_variables, all_weights, keeps_dual=True)
+        state, dual = AdmmState(extended, all_weights), np.empty(extended.n_rows)
+        state.iterate.y[:], state.iterate.dual[:] = paged.y, paged.dual
+        energy, bound, violation, _ = state.certificate()
+        admm_rows.duals(state.problem, state.iterate, dual)
+        proof = bound, violation, paged.iterations, paged.route, paged.certified
+        return HingeSolution(paged.y, energy, dual[: model.n_rows], *proof)

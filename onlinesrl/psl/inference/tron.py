@@ -8,11 +8,10 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HINGE, HingeLossMRF, Micrographs
-from onlinesrl.psl.inference.dual import weighted_rows
+from onlinesrl.psl.inference.dual import check_weights
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.inference.weight_scale import LARGE, ScaledEngine, ScaledProblem, scale
 from onlinesrl.psl.kernels import tron as kernel
-from onlinesrl.psl.kernels.potentials import Potentials
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,11 @@ class Tron(ScaledEngine):
         self, graphs: Micrographs, weights: Floats, bonus: Floats | None, start: Floats | None
     ) -> list[HingeSolution]:
         y, steps = self.solve_each(graphs, weights, bonus=bonus, start=start)
-        rows = potential_rows(graphs.model, weights, bonus, self.ridge)
+        objective = objective_of(graphs.model, weights, bonus, self.ridge)
         dual, gradient = np.empty(graphs.model.n_rows), np.empty(graphs.model.n_variables)
         energy, bound = np.empty((2, len(steps)))
         kernel.certify_each(
-            rows, graphs.first_variable, graphs.first_row, y, dual, gradient, energy, bound
+            objective, graphs.first_variable, graphs.first_row, y, dual, gradient, energy, bound
         )
         close = energy - bound <= self.gap * np.maximum(1.0, np.abs(energy))
         return [
@@ -89,20 +88,22 @@ class Tron(ScaledEngine):
             raise ValueError("the ridge is below 0")
         s = scale(weights, bonus)
         gain = None if bonus is None else s * bonus
-        rows = potential_rows(model, s * weights, gain, s * self.ridge)
+        objective = objective_of(model, s * weights, gain, s * self.ridge)
         y = np.full(model.n_variables, 0.5) if start is None else start.copy()
         steps = np.full(len(graphs.first_row) - 1, self.iterations)
         memory = kernel.Memory.zeros(variable=model.n_variables, row=model.n_rows)
         kernel.minimise_each(
-            rows, memory, graphs.first_variable, graphs.first_row, y, self.tolerance, steps
+            objective, memory, graphs.first_variable, graphs.first_row, y, self.tolerance, steps
         )
         return y, steps
 
 
-def potential_rows(
+def objective_of(
     model: HingeLossMRF, weights: Floats, bonus: Floats | None, ridge: float
-) -> Potentials:
-    """Return a model without constraints as the kernels read it; ValueError where it has some."""
+) -> kernel.Objective:
+    """Return what the kernels minimise. Raises ValueError where a model has constraints."""
     if np.any(model.kind >= AT_MOST):
         raise ValueError("the engine takes no constraints: use ADMM")
-    return weighted_rows(model, weights, bonus, float(ridge))
+    check_weights(model, weights)
+    gain = np.zeros(model.n_variables) if bonus is None else bonus
+    return kernel.Objective(model, weights, gain, float(ridge))

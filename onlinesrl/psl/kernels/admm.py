@@ -17,25 +17,23 @@ Over-relaxation multiplies the step of (ybar, u) by ``relaxation`` and converges
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints, Ints32
+from onlinesrl.core.arrays import Floats
 from onlinesrl.core.jit.decorators import kernel, threaded
 from onlinesrl.core.jit.frames import Frame
-from onlinesrl.psl.kernels.potentials import clip
+from onlinesrl.psl.kernels.potentials import HingeRows, clip
 
 BLOCK = 4096
 """Rows, or variables, of a block: work is divided among threads by blocks."""
 
 
 class AdmmProblem(Frame):
-    """Linear forms l, the conjugates of the functions of l, and separable terms of variables.
+    """Weighted rows, the conjugates of the functions of their forms, and separable terms of variables.
 
     Row i adds max over low <= u <= high of u l - curvature u^2 / 2 (``psl.inference.dual``).
     """
 
-    start: Ints | Ints32  # [row + 1]
-    variable: Ints32  # [entry]
-    coefficient: Floats  # [entry]
-    constant: Floats  # [row]
+    rows: HingeRows
+    weights: Floats
     low: Floats  # [row]
     high: Floats  # [row]
     curvature: Floats  # [row]
@@ -57,8 +55,9 @@ class Iterate(Frame):
 @kernel
 def add_gradient(problem: AdmmProblem, i: int, u: float, gradient: Floats) -> None:
     """Add u q_i to the gradient."""
-    for e in range(problem.start[i], problem.start[i + 1]):
-        gradient[problem.variable[e]] += u * problem.coefficient[e]
+    rows = problem.rows
+    for e in range(rows.start[i], rows.start[i + 1]):
+        gradient[rows.variable[e]] += u * rows.coefficient[e]
 
 
 @kernel
@@ -84,10 +83,11 @@ def x_update(problem: AdmmProblem, iterate: Iterate, eta: float, relaxation: flo
 @threaded
 def dual_update(problem: AdmmProblem, iterate: Iterate, eta: float, relaxation: float) -> None:
     """Update the duals of all rows or of a page, the second half of a round, and add to the gradient."""
-    for i in range(len(problem.constant)):
-        form = problem.constant[i]
-        for e in range(problem.start[i], problem.start[i + 1]):
-            form += problem.coefficient[e] * iterate.ahead[problem.variable[e]]
+    rows = problem.rows
+    for i in range(len(rows.constant)):
+        form = rows.constant[i]
+        for e in range(rows.start[i], rows.start[i + 1]):
+            form += rows.coefficient[e] * iterate.ahead[rows.variable[e]]
         sigma = eta * problem.row_step[i]
         u = (iterate.dual[i] + sigma * form) / (1.0 + sigma * problem.curvature[i])
         u = clip(u, problem.low[i], problem.high[i])
@@ -117,13 +117,14 @@ def copied(
     That of row i, by Moreau's identity, is its form at ``iterate.ahead`` plus (u - u') / sigma, where u was
     ``before``; without a penalty its form at y.
     """
+    rows = problem.rows
     for i in range(len(form)):
         sigma = eta * problem.row_step[i]
-        form[i] = problem.constant[i]
-        for e in range(problem.start[i], problem.start[i + 1]):
-            j = problem.variable[e]
+        form[i] = rows.constant[i]
+        for e in range(rows.start[i], rows.start[i + 1]):
+            j = rows.variable[e]
             value = iterate.ahead[j] if sigma > 0.0 else clip(iterate.y[j], 0.0, 1.0)
-            form[i] += problem.coefficient[e] * value
+            form[i] += rows.coefficient[e] * value
         if sigma > 0.0:
             form[i] -= (iterate.dual[i] - before[i]) / (relaxation * sigma)
 
@@ -163,17 +164,18 @@ def of_rows(
     problem: AdmmProblem, iterate: Iterate, gradient: Floats, part: int, parts: int
 ) -> tuple[float, float, float, float]:
     """Return the certificate's terms of every ``parts``-th block of rows, and add to the gradient."""
+    rows = problem.rows
     energy, bound, violation, complementarity = 0.0, 0.0, 0.0, 0.0
-    for block in range(part * BLOCK, len(problem.constant), parts * BLOCK):
-        for i in range(block, min(block + BLOCK, len(problem.constant))):
-            form, curvature = problem.constant[i], problem.curvature[i]
-            for e in range(problem.start[i], problem.start[i + 1]):
-                form += problem.coefficient[e] * clip(iterate.y[problem.variable[e]], 0.0, 1.0)
+    for block in range(part * BLOCK, len(rows.constant), parts * BLOCK):
+        for i in range(block, min(block + BLOCK, len(rows.constant))):
+            form, curvature = rows.constant[i], problem.curvature[i]
+            for e in range(rows.start[i], rows.start[i + 1]):
+                form += rows.coefficient[e] * clip(iterate.y[rows.variable[e]], 0.0, 1.0)
             slope = problem.high[i] if form > 0.0 else problem.low[i]
             if curvature > 0.0:
                 slope = clip(form / curvature, problem.low[i], problem.high[i])
             u = clip(iterate.dual[i], problem.low[i], problem.high[i])
-            bound += u * problem.constant[i] - 0.5 * curvature * u * u
+            bound += u * rows.constant[i] - 0.5 * curvature * u * u
             if curvature == 0.0 and np.isinf(problem.high[i]):  # a constraint
                 violation = max(violation, abs(form) if np.isinf(slope) else 0.0)
                 complementarity += abs(u * form)

@@ -16,12 +16,13 @@ from onlinesrl.psl.kernels.potentials import clip
 @kernel
 def _alike(problem: AdmmProblem, i: int, k: int) -> bool:
     """Return whether rows i and k may be in one run."""
-    a, b = problem.start[i], problem.start[k]
-    size = problem.start[i + 1] - a
-    if problem.start[k + 1] - b != size:
+    rows = problem.rows
+    a, b = rows.start[i], rows.start[k]
+    size = rows.start[i + 1] - a
+    if rows.start[k + 1] - b != size:
         return False
     for d in range(size):
-        if problem.coefficient[a + d] != problem.coefficient[b + d]:
+        if rows.coefficient[a + d] != rows.coefficient[b + d]:
             return False
     return bool(
         problem.low[i] == problem.low[k]
@@ -34,7 +35,8 @@ def _alike(problem: AdmmProblem, i: int, k: int) -> bool:
 @threaded
 def find_runs(problem: AdmmProblem, run_end: Ints32) -> None:
     """Set ``run_end`` [row] to the end of the run that each row is in."""
-    end = len(problem.constant)
+    rows = problem.rows
+    end = len(rows.constant)
     for i in range(end - 1, -1, -1):
         if i + 1 < end and not _alike(problem, i, i + 1):
             end = i + 1
@@ -74,12 +76,13 @@ def dual_update(
     relaxation: float,
 ) -> None:
     """Update the duals of a part, and set its gradient."""
+    rows = problem.rows
     for j in range(len(iterate.gradient)):
         iterate.gradient[j] = 0.0
     for block in range(part * BLOCK, len(iterate.dual), parts * BLOCK):
         i, stop = block, min(block + BLOCK, len(iterate.dual))
         while i < stop:
-            end, size = min(run_end[i], stop), problem.start[i + 1] - problem.start[i]
+            end, size = min(run_end[i], stop), rows.start[i + 1] - rows.start[i]
             if size == 2:
                 _update_pairs(problem, iterate, i, end, eta, relaxation)
             elif size == 3:
@@ -123,15 +126,16 @@ def _update_run(
     relaxation: float,
 ) -> None:
     """Do as ``admm.dual_update`` for a run of rows of ``size`` variables each."""
+    rows = problem.rows
     of_run = _of_run(problem, first, eta)
-    template = at = problem.start[first]
+    template = at = rows.start[first]
     for i in range(first, end):
-        form = problem.constant[i]
+        form = rows.constant[i]
         for d in range(size):
-            form += problem.coefficient[template + d] * iterate.ahead[problem.variable[at + d]]
+            form += rows.coefficient[template + d] * iterate.ahead[rows.variable[at + d]]
         u = _step(iterate, i, form, of_run, relaxation)
         for d in range(size):
-            iterate.gradient[problem.variable[at + d]] += u * problem.coefficient[template + d]
+            iterate.gradient[rows.variable[at + d]] += u * rows.coefficient[template + d]
         at += size
 
 
@@ -140,11 +144,12 @@ def _update_pairs(
     problem: AdmmProblem, iterate: Iterate, first: int, end: int, eta: float, relaxation: float
 ) -> None:
     """Do as ``_update_run`` for two variables each; without the loops it takes a fifth less time."""
-    of_run, at = _of_run(problem, first, eta), problem.start[first]
-    q0, q1 = problem.coefficient[at], problem.coefficient[at + 1]
+    rows = problem.rows
+    of_run, at = _of_run(problem, first, eta), rows.start[first]
+    q0, q1 = rows.coefficient[at], rows.coefficient[at + 1]
     for i in range(first, end):
-        j0, j1 = problem.variable[at], problem.variable[at + 1]
-        form = problem.constant[i] + q0 * iterate.ahead[j0] + q1 * iterate.ahead[j1]
+        j0, j1 = rows.variable[at], rows.variable[at + 1]
+        form = rows.constant[i] + q0 * iterate.ahead[j0] + q1 * iterate.ahead[j1]
         u = _step(iterate, i, form, of_run, relaxation)
         iterate.gradient[j0] += u * q0
         iterate.gradient[j1] += u * q1
@@ -156,12 +161,13 @@ def _update_triples(
     problem: AdmmProblem, iterate: Iterate, first: int, end: int, eta: float, relaxation: float
 ) -> None:
     """Do as ``_update_pairs`` for three variables each."""
-    of_run, at = _of_run(problem, first, eta), problem.start[first]
-    q0, q1, q2 = problem.coefficient[at], problem.coefficient[at + 1], problem.coefficient[at + 2]
+    rows = problem.rows
+    of_run, at = _of_run(problem, first, eta), rows.start[first]
+    q0, q1, q2 = rows.coefficient[at], rows.coefficient[at + 1], rows.coefficient[at + 2]
     for i in range(first, end):
-        j0, j1, j2 = problem.variable[at], problem.variable[at + 1], problem.variable[at + 2]
+        j0, j1, j2 = rows.variable[at], rows.variable[at + 1], rows.variable[at + 2]
         form = (
-            problem.constant[i]
+            rows.constant[i]
             + q0 * iterate.ahead[j0]
             + q1 * iterate.ahead[j1]
             + q2 * iterate.ahead[j2]

@@ -10,64 +10,71 @@ of a row, which halves the number of rounds.
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bytes, Floats, Ints
+from onlinesrl.core.arrays import Floats
 from onlinesrl.core.jit.decorators import kernel, threaded
 from onlinesrl.psl.kernels import admm
-from onlinesrl.psl.kernels.potentials import AT_MOST, HINGE, Potentials, clip, potential, slope
+from onlinesrl.psl.kernels.potentials import (
+    AT_MOST,
+    HINGE,
+    PLAIN,
+    HingeRows,
+    clip,
+    potential,
+    slope,
+    weight_of,
+)
 
 CONVEX, NOT_FINITE, NOT_CONVEX = 0, 1, 2
 
 
 @kernel
-def describe(
-    kind: Bytes, power: Bytes, weight_index: Ints, weights: Floats, rows: Potentials
-) -> int:
-    """Set weight, hinge and square of a model's rows; return CONVEX or an error code."""
+def check(rows: HingeRows, weights: Floats) -> int:
+    """Return CONVEX, or what is wrong with the weights of rows."""
     status = CONVEX
-    for i in range(len(kind)):
-        hard, square = kind[i] >= AT_MOST, power[i] == 2
-        weight = np.inf if hard else weights[weight_index[i]]
-        if not hard and not np.isfinite(weight):
+    for i in range(len(rows.kind)):
+        if rows.kind[i] >= AT_MOST:
+            continue
+        weight = weights[rows.weight_index[i]]
+        if not np.isfinite(weight):
             return NOT_FINITE
-        if weight < 0.0 and (square or kind[i] == HINGE):
+        if weight < 0.0 and (rows.power[i] == 2 or rows.kind[i] == HINGE):
             status = NOT_CONVEX
-        rows.weight[i] = weight
-        rows.hinge[i] = kind[i] == HINGE or kind[i] == AT_MOST
-        rows.square[i] = square
     return status
 
 
 @kernel
-def conjugate(rows: Potentials, i: int) -> tuple[float, float, float]:
+def conjugate(rows: HingeRows, weights: Floats, i: int) -> tuple[float, float, float]:
     """Return low, high and curvature of row i (``psl.inference.dual``)."""
-    weight, hinge = rows.weight[i], rows.hinge[i] != 0
-    square = rows.square[i] != 0 and weight > 0.0
+    weight, hinge = weight_of(rows, weights, i), rows.kind[i] == HINGE or rows.kind[i] == AT_MOST
+    square = rows.power[i] == 2 and weight > 0.0
     free = square or np.isinf(weight)
     low = 0.0 if hinge else -np.inf if free else weight
     return low, np.inf if square else weight, 0.5 / weight if square else 0.0
 
 
 @kernel
-def conjugates(rows: Potentials, low: Floats, high: Floats, curvature: Floats) -> None:
+def conjugates(
+    rows: HingeRows, weights: Floats, low: Floats, high: Floats, curvature: Floats
+) -> None:
     """Set ``conjugate`` of every row."""
     for i in range(len(low)):
-        low[i], high[i], curvature[i] = conjugate(rows, i)
+        low[i], high[i], curvature[i] = conjugate(rows, weights, i)
 
 
 @kernel
-def _is_ridge(rows: Potentials, i: int) -> bool:
+def _is_ridge(rows: HingeRows, i: int) -> bool:
     """Return whether row i is w q^2 y^2 on [0, 1], a squared prior towards 0."""
     e = rows.start[i]
     return (
         rows.start[i + 1] == e + 1
-        and rows.square[i] != 0
+        and rows.power[i] == 2
         and rows.constant[i] == 0.0
-        and (rows.hinge[i] == 0 or rows.coefficient[e] > 0.0)
+        and (rows.kind[i] == PLAIN or rows.coefficient[e] > 0.0)
     )
 
 
 @kernel
-def weigh(rows: Potentials, weight_sums: Floats, ridge: Floats) -> float:
+def weigh(rows: HingeRows, weights: Floats, weight_sums: Floats, ridge: Floats) -> float:
     """Add the potentials' penalties to the ``weight_sums`` of their variables.
 
     Squared priors towards 0 are added to ``ridge`` instead. Returns an upper bound on the rows' energy
@@ -75,9 +82,9 @@ def weigh(rows: Potentials, weight_sums: Floats, ridge: Floats) -> float:
     """
     ceiling = 0.0
     for i in range(len(rows.constant)):
-        weight = rows.weight[i]
-        if np.isinf(weight):
+        if rows.kind[i] >= AT_MOST:
             continue
+        weight = weights[rows.weight_index[i]]
         if _is_ridge(rows, i):
             added = weight * rows.coefficient[rows.start[i]] ** 2
             ridge[rows.variable[rows.start[i]]] += added
@@ -88,16 +95,16 @@ def weigh(rows: Potentials, weight_sums: Floats, ridge: Floats) -> float:
             weight_sums[rows.variable[e]] += abs(weight * rows.coefficient[e])
             top += max(rows.coefficient[e], 0.0)
             bottom += min(rows.coefficient[e], 0.0)
-        ceiling += max(potential(rows, i, top), potential(rows, i, bottom))
+        ceiling += max(potential(rows, weights, i, top), potential(rows, weights, i, bottom))
     return ceiling
 
 
 @kernel
-def _penalty(rows: Potentials, i: int, weight_sums: Floats) -> float:
+def _penalty(problem: admm.AdmmProblem, i: int, weight_sums: Floats) -> float:
     """Return m_i."""
-    weight = abs(rows.weight[i])
-    if np.isfinite(weight):
-        return weight
+    rows = problem.rows
+    if rows.kind[i] < AT_MOST:
+        return abs(problem.weights[rows.weight_index[i]])
     total = size = 0.0
     for e in range(rows.start[i], rows.start[i + 1]):
         total += weight_sums[rows.variable[e]]
@@ -106,26 +113,23 @@ def _penalty(rows: Potentials, i: int, weight_sums: Floats) -> float:
 
 
 @threaded
-def expand(rows: Potentials, weight_sums: Floats, problem: admm.AdmmProblem) -> None:
+def expand(problem: admm.AdmmProblem, weight_sums: Floats) -> None:
     """Set the conjugates and steps of a problem; 0 for a ridge, whose row is unused."""
+    rows, weights = problem.rows, problem.weights
     for i in range(len(rows.constant)):
         if _is_ridge(rows, i):
             problem.high[i] = problem.low[i] = problem.curvature[i] = problem.row_step[i] = 0.0
             continue
-        problem.low[i], problem.high[i], problem.curvature[i] = conjugate(rows, i)
+        problem.low[i], problem.high[i], problem.curvature[i] = conjugate(rows, weights, i)
         size = 0.0
         for e in range(rows.start[i], rows.start[i + 1]):
             size += abs(rows.coefficient[e])
-        problem.row_step[i] = _penalty(rows, i, weight_sums) / size if size > 0.0 else 0.0
+        problem.row_step[i] = _penalty(problem, i, weight_sums) / size if size > 0.0 else 0.0
 
 
 @threaded
 def begin(
-    rows: Potentials,
-    weight_sums: Floats,
-    problem: admm.AdmmProblem,
-    iterate: admm.Iterate,
-    resumes: bool,
+    problem: admm.AdmmProblem, iterate: admm.Iterate, weight_sums: Floats, resumes: bool
 ) -> None:
     """Set the duals to the slopes at ``iterate.y``, or, if it ``resumes``, clip the earlier ones.
 
@@ -133,18 +137,19 @@ def begin(
     round changes, do not count. ``problem`` is expanded. Adds the duals to the gradient, and the rows'
     penalties to the degrees of their variables.
     """
+    rows = problem.rows
     for i in range(len(rows.constant)):
         if _is_ridge(rows, i):
             iterate.dual[i] = 0.0
             continue
-        penalty, form = _penalty(rows, i, weight_sums), rows.constant[i]
+        penalty, form = _penalty(problem, i, weight_sums), rows.constant[i]
         for e in range(rows.start[i], rows.start[i + 1]):
             form += rows.coefficient[e] * iterate.y[rows.variable[e]]
             problem.degree[rows.variable[e]] += penalty * abs(rows.coefficient[e])
         keeps = resumes and problem.row_step[i] > 0.0
         u = iterate.dual[i] if keeps else 0.0
-        if not keeps and not np.isinf(rows.weight[i]):
-            u = slope(rows, i, form)
+        if not keeps and rows.kind[i] < AT_MOST:
+            u = slope(rows, problem.weights, i, form)
         u = clip(u, problem.low[i], problem.high[i])
         iterate.dual[i] = u
         admm.add_gradient(problem, i, u, iterate.gradient)
@@ -168,11 +173,12 @@ def free_variables(problem: admm.AdmmProblem) -> None:
 
 
 @kernel
-def duals(rows: Potentials, problem: admm.AdmmProblem, iterate: admm.Iterate, out: Floats) -> None:
+def duals(problem: admm.AdmmProblem, iterate: admm.Iterate, out: Floats) -> None:
     """Set ``out`` [row] to the certificate's duals, given its gradient in ``iterate.ahead``.
 
     Rows that are ridges get the duals that give the same bound.
     """
+    rows = problem.rows
     for i in range(len(rows.constant)):
         out[i] = clip(iterate.dual[i], problem.low[i], problem.high[i])
         if _is_ridge(rows, i):
@@ -180,37 +186,35 @@ def duals(rows: Potentials, problem: admm.AdmmProblem, iterate: admm.Iterate, ou
             j = rows.variable[e]
             ridge = problem.ridge[j]
             y = clip(-iterate.ahead[j] / (2.0 * ridge), 0.0, 1.0) if ridge > 0.0 else 0.0
-            out[i] = slope(rows, i, rows.coefficient[e] * y)
+            out[i] = slope(rows, problem.weights, i, rows.coefficient[e] * y)
 
 
 @threaded
 def set_up(
-    rows: Potentials,
-    weight_sums: Floats,
     problem: admm.AdmmProblem,
     iterate: admm.Iterate,
+    weight_sums: Floats,
     before: Floats,
     resumes: bool,
 ) -> None:
-    """Set up ADMM for rows, given the weight sums of all: ``expand``, ``rescale`` and ``begin``.
+    """Set up ADMM, given the weight sums of all rows: ``expand``, ``rescale`` and ``begin``.
 
     Given duals are those of the steps ``before`` [row]; empty: of the same.
     """
-    expand(rows, weight_sums, problem)
+    expand(problem, weight_sums)
     rescale(before, problem.row_step, iterate.dual)
-    begin(rows, weight_sums, problem, iterate, resumes)
+    begin(problem, iterate, weight_sums, resumes)
 
 
 @kernel
 def prepare(
-    rows: Potentials,
-    weight_sums: Floats,
     problem: admm.AdmmProblem,
     iterate: admm.Iterate,
+    weight_sums: Floats,
     before: Floats,
     resumes: bool,
 ) -> float:
     """Set up ADMM for rows in memory: ``weigh`` and ``set_up`` in one call."""
-    ceiling = weigh(rows, weight_sums, problem.ridge)
-    set_up(rows, weight_sums, problem, iterate, before, resumes)
+    ceiling = weigh(problem.rows, problem.weights, weight_sums, problem.ridge)
+    set_up(problem, iterate, weight_sums, before, resumes)
     return ceiling

@@ -6,7 +6,6 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.jit.decorators import kernel, threaded
 from onlinesrl.psl.kernels.admm import AdmmProblem, Iterate, certificate, rounds
 from onlinesrl.psl.kernels.admm_rows import duals
-from onlinesrl.psl.kernels.potentials import Potentials
 
 CERTIFIED, OPEN, INFEASIBLE = 0, 1, 2
 """Verdicts: optimal within the tolerance, not yet known, or proved infeasible."""
@@ -101,7 +100,6 @@ def verdict(
 
 @kernel
 def solve(
-    rows: Potentials,
     problem: AdmmProblem,
     iterate: Iterate,
     y: Floats,
@@ -124,5 +122,5 @@ def solve(
             energy, bound, violation, complementarity, highest, tolerance, most_violation
         )
         if status != OPEN or control[ROUNDS] >= most_rounds:
-            duals(rows, problem, iterate, dual)
+            duals(problem, iterate, dual)
             return status, energy, bound, violation

@@ -10,7 +10,7 @@ from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
 from onlinesrl.core.kernels.random import Generator, uniform
-from onlinesrl.psl.kernels.potentials import Potentials, potential
+from onlinesrl.psl.kernels.potentials import AT_MOST, HingeRows, potential
 
 NARROW = 1e-12
 """A line with less room than this is not moved on."""
@@ -30,16 +30,18 @@ class Lines(Frame):
 
 
 @kernel
-def sweep(rows: Potentials, lines: Lines, form: Floats, y: Floats, rng: Generator) -> None:
+def sweep(
+    rows: HingeRows, weights: Floats, lines: Lines, form: Floats, y: Floats, rng: Generator
+) -> None:
     """Draw a point on each line in turn; ``form`` are those of the rows, with their constants."""
     for line in range(len(lines.start) - 1):
         low, high = room(rows, lines, line, form, y)
         if high - low > NARROW:
-            move(lines, line, drawn(rows, lines, line, form, low, high, rng), form, y)
+            move(lines, line, drawn(rows, weights, lines, line, form, low, high, rng), form, y)
 
 
 @kernel
-def room(rows: Potentials, lines: Lines, line: int, form: Floats, y: Floats) -> tuple[float, float]:
+def room(rows: HingeRows, lines: Lines, line: int, form: Floats, y: Floats) -> tuple[float, float]:
     """Return how far values may move back and forth, by the box and by constraints ``l <= 0``."""
     low, high = -math.inf, math.inf
     for e in range(lines.start[line], lines.start[line + 1]):
@@ -48,7 +50,7 @@ def room(rows: Potentials, lines: Lines, line: int, form: Floats, y: Floats) -> 
         low, high = max(low, min(zero, one)), min(high, max(zero, one))
     for p in range(lines.first[line], lines.first[line + 1]):
         i = lines.row[p]
-        if math.isinf(rows.weight[i]):
+        if rows.kind[i] >= AT_MOST:
             end = max(-form[i], 0.0) / lines.slope[p]
             if end > 0.0 or lines.slope[p] > 0.0:
                 high = min(high, end)
@@ -59,7 +61,8 @@ def room(rows: Potentials, lines: Lines, line: int, form: Floats, y: Floats) -> 
 
 @kernel
 def drawn(
-    rows: Potentials,
+    rows: HingeRows,
+    weights: Floats,
     lines: Lines,
     line: int,
     form: Floats,
@@ -68,10 +71,10 @@ def drawn(
     rng: Generator,
 ) -> float:
     """Draw how far values move, from ``low < 0 < high``."""
-    level = energy(rows, lines, line, form, 0.0) - math.log(1.0 - uniform(rng))
+    level = energy(rows, weights, lines, line, form, 0.0) - math.log(1.0 - uniform(rng))
     for _ in range(SHRINKAGES):
         step = low + uniform(rng) * (high - low)
-        if energy(rows, lines, line, form, step) <= level:
+        if energy(rows, weights, lines, line, form, step) <= level:
             return step
         if step < 0.0:
             low = step
@@ -81,13 +84,15 @@ def drawn(
 
 
 @kernel
-def energy(rows: Potentials, lines: Lines, line: int, form: Floats, step: float) -> float:
+def energy(
+    rows: HingeRows, weights: Floats, lines: Lines, line: int, form: Floats, step: float
+) -> float:
     """Return the energy of the line's potentials where values have moved."""
     total = 0.0
     for p in range(lines.first[line], lines.first[line + 1]):
         i = lines.row[p]
-        if not math.isinf(rows.weight[i]):
-            total += potential(rows, i, form[i] + step * lines.slope[p])
+        if rows.kind[i] < AT_MOST:
+            total += potential(rows, weights, i, form[i] + step * lines.slope[p])
     return total
 
 

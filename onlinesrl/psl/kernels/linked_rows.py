@@ -11,7 +11,7 @@ import numpy as np
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
-from onlinesrl.psl.kernels.potentials import AT_MOST, clip
+from onlinesrl.psl.kernels.potentials import AT_MOST, HingeRows, clip
 
 FIRST = 0.5
 """Gaps of at least this share of the largest are seen to first."""
@@ -66,15 +66,6 @@ class Marks(Frame):
     old_y: Annotated[Floats, "variable"]  # in the order of ``beside``
     queue: Annotated[Ints, "variable"]  # a ring
     waits: Annotated[Bytes, "variable"]  # 1 in the queue
-
-
-class Part(Frame):
-    """Rows over active variables only; the values of the others are in the constants."""
-
-    start: Annotated[Ints, "row + 1"]
-    variable: Annotated[Ints32, "entry"]
-    coefficient: Annotated[Floats, "entry"]
-    constant: Annotated[Floats, "row"]
 
 
 @kernel
@@ -341,37 +332,27 @@ def variables_of(rows: LinkedRows, numbers: Ints, mark: int, marked: Ints, out: 
 
 
 @kernel
-def compare(
-    rows: LinkedRows,
-    numbers: Ints,
-    differs: Bytes,
-    start: Ints,
-    variable: Ints32,
-    coefficient: Floats,
-    constant: Floats,
-    weight_index: Ints,
-    power: Bytes,
-    kind: Bytes,
-) -> None:
+def compare(rows: LinkedRows, numbers: Ints, model: HingeRows, differs: Bytes) -> None:
     """Tell which rows of a model differ from those of these numbers, or are new."""
     for k in range(len(numbers)):
         i = numbers[k]
-        same = rows.is_row[i] != 0 and rows.constant[i] == constant[k] and rows.kind[i] == kind[k]
-        same = same and rows.weight_index[i] == weight_index[k] and rows.power[i] == power[k]
-        size = start[k + 1] - start[k]
+        same = rows.is_row[i] != 0 and rows.constant[i] == model.constant[k]
+        same = same and rows.kind[i] == model.kind[k] and rows.power[i] == model.power[k]
+        same = same and rows.weight_index[i] == model.weight_index[k]
+        size = model.start[k + 1] - model.start[k]
         same = same and rows.stop[i] - rows.start[i] == size
         e = 0
         while same and e < size:
-            own, other = rows.start[i] + e, start[k] + e
-            same = rows.variable[own] == variable[other]
-            same = same and rows.coefficient[own] == coefficient[other]
+            own, other = rows.start[i] + e, model.start[k] + e
+            same = rows.variable[own] == model.variable[other]
+            same = same and rows.coefficient[own] == model.coefficient[other]
             e += 1
         differs[k] = not same
 
 
 @kernel
-def restrict(rows: LinkedRows, around: Ints, number: Ints32, part: Part) -> None:
-    """Write rows over the active variables."""
+def restrict(rows: LinkedRows, around: Ints, number: Ints32, part: HingeRows) -> None:
+    """Write the forms of rows over the active variables; the values of the others are in the constants."""
     end = 0
     part.start[0] = 0
     for k in range(len(around)):

@@ -1,6 +1,8 @@
-"""The weighted potentials of a hinge-loss model, as TRON, SGD and ADMM read them."""
+"""The rows of a hinge-loss model, as every kernel reads them, with weights beside them."""
 
 from typing import NamedTuple
+
+import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
@@ -10,21 +12,17 @@ HINGE, PLAIN, AT_MOST, EQUAL = 0, 1, 2, 3
 """The kinds of a row: potentials max(l, 0)^p and l^p, constraints l <= 0 and l = 0."""
 
 
-class Potentials(Frame):
-    """Weighted rows; row i adds w max(l, 0)^p to the energy, or w l^p without hinge.
+class HingeRows(Frame):
+    """Linear forms in compressed rows; row i adds its weight times max(l, 0)^p or l^p, or is a constraint."""
 
-    A row of infinite weight is a constraint: l <= 0 with hinge, l = 0 without.
-    """
-
-    start: Ints | Ints32  # [row + 1]
+    n_variables: int
+    start: Ints  # [row + 1], of 32 bits on a page
     variable: Ints32  # [entry]
     coefficient: Floats  # [entry]
     constant: Floats  # [row]
-    weight: Floats  # [row]
-    hinge: Bytes  # [row] whether with max
-    square: Bytes  # [row] whether the power is 2
-    bonus: Floats  # [variable]
-    ridge: float
+    weight_index: Ints  # [row] the number of a potential's weight, -1 for a constraint
+    power: Bytes  # [row] 1 or 2
+    kind: Bytes  # [row]
 
 
 class Range(NamedTuple):
@@ -46,7 +44,7 @@ def dot(a: Floats, b: Floats, g: Range) -> float:
 
 
 @kernel
-def form(rows: Potentials, i: int, y: Floats) -> float:
+def form(rows: HingeRows, i: int, y: Floats) -> float:
     """Return the linear part q . y of row i."""
     total = 0.0
     for e in range(rows.start[i], rows.start[i + 1]):
@@ -61,25 +59,28 @@ def clip(x: float, low: float, high: float) -> float:
 
 
 @kernel
-def potential(rows: Potentials, i: int, at: float) -> float:
+def weight_of(rows: HingeRows, weights: Floats, i: int) -> float:
+    """Return the weight of row i, infinite for a constraint."""
+    return np.inf if rows.kind[i] >= AT_MOST else weights[rows.weight_index[i]]
+
+
+@kernel
+def is_off(rows: HingeRows, i: int, at: float) -> bool:
+    """Return whether the potential of row i, or the violation of a constraint, is 0 at l for its hinge."""
+    return at <= 0.0 and (rows.kind[i] == HINGE or rows.kind[i] == AT_MOST)
+
+
+@kernel
+def potential(rows: HingeRows, weights: Floats, i: int, at: float) -> float:
     """Return w phi(l) of row i at l."""
-    if at <= 0.0 and rows.hinge[i] != 0:
+    if is_off(rows, i, at):
         return 0.0
-    return rows.weight[i] * (at * at if rows.square[i] else at)
+    return weight_of(rows, weights, i) * (at * at if rows.power[i] == 2 else at)
 
 
 @kernel
-def slope(rows: Potentials, i: int, at: float) -> float:
+def slope(rows: HingeRows, weights: Floats, i: int, at: float) -> float:
     """Return w phi'(l) of row i at l; 0 at the kink of a hinge."""
-    if at <= 0.0 and rows.hinge[i] != 0:
+    if is_off(rows, i, at):
         return 0.0
-    return rows.weight[i] * (2.0 * at if rows.square[i] else 1.0)
-
-
-@kernel
-def energy(rows: Potentials, g: Range, y: Floats) -> float:
-    """Return f(y)."""
-    total = rows.ridge * dot(y, y, g) - dot(rows.bonus, y, g)
-    for i in range(g.first, g.last):
-        total += potential(rows, i, rows.constant[i] + form(rows, i, y))
-    return total
+    return weight_of(rows, weights, i) * (2.0 * at if rows.power[i] == 2 else 1.0)

@@ -11,7 +11,15 @@ import numpy as np
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.jit.decorators import kernel, threaded
 from onlinesrl.core.jit.frames import Frame
-from onlinesrl.psl.kernels.potentials import Potentials, clip, form, potential, slope
+from onlinesrl.psl.kernels.potentials import (
+    AT_MOST,
+    HingeRows,
+    clip,
+    form,
+    is_off,
+    potential,
+    slope,
+)
 
 FIRST_DECAY, SECOND_DECAY, SMALL = 0.9, 0.999, 1e-8
 """beta_1, beta_2 and epsilon of Adam (Kingma & Ba 2014, Algorithm 1)."""
@@ -26,15 +34,15 @@ class Moments(Frame):
 
 
 @threaded
-def descend(rows: Potentials, order: Ints, y: Floats, rate: float) -> float:
+def descend(rows: HingeRows, weights: Floats, order: Ints, y: Floats, rate: float) -> float:
     """Take one step for each of the rows in ``order``; see ``descend_adagrad``."""
     energy = 0.0
     for i in order:
         at = rows.constant[i] + form(rows, i, y)
         if _is_constraint(rows, i, at, y):
             continue
-        energy += potential(rows, i, at)
-        grow = rate * slope(rows, i, at)
+        energy += potential(rows, weights, i, at)
+        grow = rate * slope(rows, weights, i, at)
         if grow != 0.0:
             for e in range(rows.start[i], rows.start[i + 1]):
                 j = rows.variable[e]
@@ -43,15 +51,17 @@ def descend(rows: Potentials, order: Ints, y: Floats, rate: float) -> float:
 
 
 @threaded
-def descend_adam(rows: Potentials, order: Ints, y: Floats, rate: float, m: Moments) -> float:
+def descend_adam(
+    rows: HingeRows, weights: Floats, order: Ints, y: Floats, rate: float, m: Moments
+) -> float:
     """Take one step of Adam for each of the rows in ``order``; see ``descend_adagrad``."""
     energy = 0.0
     for i in order:
         at = rows.constant[i] + form(rows, i, y)
         if _is_constraint(rows, i, at, y):
             continue
-        energy += potential(rows, i, at)
-        grow = slope(rows, i, at)
+        energy += potential(rows, weights, i, at)
+        grow = slope(rows, weights, i, at)
         for e in range(rows.start[i], rows.start[i + 1]):
             j, g = rows.variable[e], grow * rows.coefficient[e]
             m.visits[j] += 1
@@ -65,24 +75,24 @@ def descend_adam(rows: Potentials, order: Ints, y: Floats, rate: float, m: Momen
 
 @threaded
 def descend_adagrad(
-    rows: Potentials, order: Ints, y: Floats, rate: float, squares: Floats
+    rows: HingeRows, weights: Floats, order: Ints, y: Floats, rate: float, squares: Floats
 ) -> float:
     """Take one step of AdaGrad (Duchi et al. 2011, figure 1) for each of the rows in ``order``.
 
     A variable's rate is ``rate`` over the root of its entry in ``squares``, the sum of squared gradients.
-    The step of a constraint (infinite weight) is the projection onto it. Returns the energy of the
+    The step of a constraint is the projection onto it. Returns the energy of the
     potentials, each before its step.
     """
     energy = 0.0
     for i in order:
         at = rows.constant[i] + form(rows, i, y)
-        if at <= 0.0 and rows.hinge[i] != 0:
+        if is_off(rows, i, at):
             continue
-        grow = slope(rows, i, at)
-        if np.isinf(grow):
+        if rows.kind[i] >= AT_MOST:
             _project(rows, i, at, y)
             continue
-        energy += 0.5 * grow * at if rows.square[i] else grow * at
+        grow = slope(rows, weights, i, at)
+        energy += 0.5 * grow * at if rows.power[i] == 2 else grow * at
         for e in range(rows.start[i], rows.start[i + 1]):
             j, g = rows.variable[e], grow * rows.coefficient[e]
             squares[j] += g * g
@@ -91,17 +101,17 @@ def descend_adagrad(
 
 
 @kernel
-def _is_constraint(rows: Potentials, i: int, at: float, y: Floats) -> bool:
+def _is_constraint(rows: HingeRows, i: int, at: float, y: Floats) -> bool:
     """Project onto row i if it is a violated constraint; return whether it is a constraint."""
-    if not np.isinf(rows.weight[i]):
+    if rows.kind[i] < AT_MOST:
         return False
-    if at > 0.0 or rows.hinge[i] == 0:
+    if not is_off(rows, i, at):
         _project(rows, i, at, y)
     return True
 
 
 @kernel
-def _project(rows: Potentials, i: int, at: float, y: Floats) -> None:
+def _project(rows: HingeRows, i: int, at: float, y: Floats) -> None:
     """Project onto the values for which row i is 0, then onto the box."""
     norm = SMALL
     for e in range(rows.start[i], rows.start[i + 1]):

@@ -13,7 +13,16 @@ import numpy as np
 from onlinesrl.core.arrays import Bytes, Floats, Ints
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
-from onlinesrl.psl.kernels.potentials import Potentials, Range, clip, dot, energy, form, slope
+from onlinesrl.psl.kernels.potentials import (
+    HingeRows,
+    Range,
+    clip,
+    dot,
+    form,
+    is_off,
+    potential,
+    slope,
+)
 
 DECREASE = 0.01
 """Sufficient decrease: the least ratio of the model's decrease to that predicted by the gradient."""
@@ -26,6 +35,15 @@ ACCEPT, GOOD = 1e-4, 0.75
 
 ROUNDING = 1e-12
 """Energies closer than this, relatively, count as equal, and the step is taken."""
+
+
+class Objective(Frame):
+    """f: weighted rows without constraints, bonus and ridge."""
+
+    rows: HingeRows
+    weights: Floats
+    bonus: Floats  # [variable]
+    ridge: float
 
 
 class Memory(Frame):
@@ -43,27 +61,38 @@ class Memory(Frame):
 
 
 @kernel
-def differentiate(rows: Potentials, m: Memory, g: Range, y: Floats) -> None:
+def energy(f: Objective, g: Range, y: Floats) -> float:
+    """Return f(y)."""
+    total = f.ridge * dot(y, y, g) - dot(f.bonus, y, g)
+    for i in range(g.first, g.last):
+        total += potential(f.rows, f.weights, i, f.rows.constant[i] + form(f.rows, i, y))
+    return total
+
+
+@kernel
+def differentiate(f: Objective, m: Memory, g: Range, y: Floats) -> None:
     """Compute the gradient (5.15) at y and the active rows."""
+    rows = f.rows
     for j in range(g.low, g.high):
-        m.gradient[j] = 2.0 * rows.ridge * y[j] - rows.bonus[j]
+        m.gradient[j] = 2.0 * f.ridge * y[j] - f.bonus[j]
     for i in range(g.first, g.last):
         at = rows.constant[i] + form(rows, i, y)
-        m.active[i] = rows.square[i] != 0 and (at > 0.0 or rows.hinge[i] == 0)
-        grow = slope(rows, i, at)
+        m.active[i] = rows.power[i] == 2 and not is_off(rows, i, at)
+        grow = slope(rows, f.weights, i, at)
         if grow != 0.0:
             for e in range(rows.start[i], rows.start[i + 1]):
                 m.gradient[rows.variable[e]] += grow * rows.coefficient[e]
 
 
 @kernel
-def multiply(rows: Potentials, m: Memory, g: Range, x: Floats, out: Floats) -> None:
+def multiply(f: Objective, m: Memory, g: Range, x: Floats, out: Floats) -> None:
     """Set out to H x (5.16)."""
+    rows = f.rows
     for j in range(g.low, g.high):
-        out[j] = 2.0 * rows.ridge * x[j]
+        out[j] = 2.0 * f.ridge * x[j]
     for i in range(g.first, g.last):
         if m.active[i]:
-            scale = 2.0 * rows.weight[i] * form(rows, i, x)
+            scale = 2.0 * f.weights[rows.weight_index[i]] * form(rows, i, x)
             for e in range(rows.start[i], rows.start[i + 1]):
                 out[rows.variable[e]] += scale * rows.coefficient[e]
 
@@ -78,18 +107,18 @@ def _optimality(m: Memory, g: Range, y: Floats) -> float:
 
 
 @kernel
-def _cauchy(rows: Potentials, m: Memory, g: Range, y: Floats, radius: float) -> None:
+def _cauchy(f: Objective, m: Memory, g: Range, y: Floats, radius: float) -> None:
     """Set the step to P(y - alpha gradient) - y, with alpha halved until sufficient decrease.
 
     The first alpha minimises the model along the gradient.
     """
-    multiply(rows, m, g, m.gradient, m.curved)
+    multiply(f, m, g, m.gradient, m.curved)
     squared, curvature = dot(m.gradient, m.gradient, g), dot(m.gradient, m.curved, g)
     alpha = squared / curvature if curvature > 0.0 else 1.0 / np.sqrt(squared)
     while True:
         for j in range(g.low, g.high):
             m.step[j] = clip(y[j] - alpha * m.gradient[j], 0.0, 1.0) - y[j]
-        multiply(rows, m, g, m.step, m.curved)
+        multiply(f, m, g, m.step, m.curved)
         promise = dot(m.gradient, m.step, g)
         inside = dot(m.step, m.step, g) <= radius * radius
         if inside and promise + 0.5 * dot(m.step, m.curved, g) <= DECREASE * promise:
@@ -110,7 +139,7 @@ def _to_radius(m: Memory, g: Range, radius: float) -> float:
 
 
 @kernel
-def _conjugate_gradients(rows: Potentials, m: Memory, g: Range, y: Floats, radius: float) -> None:
+def _conjugate_gradients(f: Objective, m: Memory, g: Range, y: Floats, radius: float) -> None:
     """Set inner to a minimiser of the model at the step, in the free variables, within the radius."""
     for j in range(g.low, g.high):
         m.free[j] = 0.0 < y[j] + m.step[j] < 1.0
@@ -122,7 +151,7 @@ def _conjugate_gradients(rows: Potentials, m: Memory, g: Range, y: Floats, radiu
     for _ in range(2 * (g.high - g.low)):
         if squared <= goal or squared == 0.0:
             return
-        multiply(rows, m, g, m.direction, m.product)
+        multiply(f, m, g, m.direction, m.product)
         curvature = dot(m.direction, m.product, g)
         edge = _to_radius(m, g, radius)
         t = squared / curvature if curvature > 0.0 else edge
@@ -137,12 +166,12 @@ def _conjugate_gradients(rows: Potentials, m: Memory, g: Range, y: Floats, radiu
 
 
 @kernel
-def _search(rows: Potentials, m: Memory, g: Range, y: Floats) -> None:
+def _search(f: Objective, m: Memory, g: Range, y: Floats) -> None:
     """Add inner to the step, halved until its projection gives sufficient decrease, if it does."""
     for _ in range(30):
         for j in range(g.low, g.high):
             m.direction[j] = clip(y[j] + m.step[j] + m.inner[j], 0.0, 1.0) - y[j] - m.step[j]
-        multiply(rows, m, g, m.direction, m.product)
+        multiply(f, m, g, m.direction, m.product)
         promise = dot(m.gradient, m.direction, g) + dot(m.curved, m.direction, g)
         if promise + 0.5 * dot(m.direction, m.product, g) <= DECREASE * min(promise, 0.0):
             for j in range(g.low, g.high):
@@ -155,29 +184,29 @@ def _search(rows: Potentials, m: Memory, g: Range, y: Floats) -> None:
 
 @kernel
 def minimise(
-    rows: Potentials, m: Memory, g: Range, y: Floats, tolerance: float, iterations: int
+    f: Objective, m: Memory, g: Range, y: Floats, tolerance: float, iterations: int
 ) -> int:
     """Minimise in place from y; return the steps tried, ``iterations`` if not converged."""
     radius = np.sqrt(float(g.high - g.low))  # the box's diagonal
-    current = energy(rows, g, y)
-    differentiate(rows, m, g, y)
+    current = energy(f, g, y)
+    differentiate(f, m, g, y)
     for k in range(iterations):
         if _optimality(m, g, y) <= tolerance:
             return k
-        _cauchy(rows, m, g, y, radius)
-        _conjugate_gradients(rows, m, g, y, radius)
-        _search(rows, m, g, y)
+        _cauchy(f, m, g, y, radius)
+        _conjugate_gradients(f, m, g, y, radius)
+        _search(f, m, g, y)
         predicted = -(dot(m.gradient, m.step, g) + 0.5 * dot(m.step, m.curved, g))
         length = np.sqrt(dot(m.step, m.step, g))
         for j in range(g.low, g.high):
             m.inner[j] = y[j]
             y[j] = clip(y[j] + m.step[j], 0.0, 1.0)
-        new = energy(rows, g, y)
+        new = energy(f, g, y)
         ratio = (current - new) / predicted if predicted > 0.0 else 0.0
         rounding = ROUNDING * max(1.0, abs(current))
         if ratio > ACCEPT or (predicted <= rounding and new <= current + rounding):
             current = new
-            differentiate(rows, m, g, y)
+            differentiate(f, m, g, y)
             radius = max(radius, 2.0 * length) if ratio > GOOD else radius
         else:
             radius = 0.25 * length
@@ -188,7 +217,7 @@ def minimise(
 
 @kernel
 def minimise_each(
-    rows: Potentials,
+    f: Objective,
     m: Memory,
     first_variable: Ints,
     first_row: Ints,
@@ -199,12 +228,12 @@ def minimise_each(
     """Minimise every micrograph; ``iterations`` [micrograph]: limits, replaced by the steps tried."""
     for k in range(len(iterations)):
         g = Range(first_variable[k], first_variable[k + 1], first_row[k], first_row[k + 1])
-        iterations[k] = minimise(rows, m, g, y, tolerance, iterations[k])
+        iterations[k] = minimise(f, m, g, y, tolerance, iterations[k])
 
 
 @kernel
 def certify_each(
-    rows: Potentials,
+    f: Objective,
     first_variable: Ints,
     first_row: Ints,
     y: Floats,
@@ -217,24 +246,25 @@ def certify_each(
 
     See ``psl.inference.dual``. ``dual`` is written by row, ``gradient`` by variable.
     """
+    rows = f.rows
     for k in range(len(energies)):
         g = Range(first_variable[k], first_variable[k + 1], first_row[k], first_row[k + 1])
-        energies[k] = energy(rows, g, y)
+        energies[k] = energy(f, g, y)
         bound = 0.0
         for j in range(g.low, g.high):
-            gradient[j] = -rows.bonus[j]
+            gradient[j] = -f.bonus[j]
         for i in range(g.first, g.last):
-            u = slope(rows, i, rows.constant[i] + form(rows, i, y))
+            u = slope(rows, f.weights, i, rows.constant[i] + form(rows, i, y))
             dual[i] = u
             if u != 0.0:
                 bound += u * rows.constant[i]
-                if rows.square[i]:
-                    bound -= u * u / (4.0 * rows.weight[i])
+                if rows.power[i] == 2:
+                    bound -= u * u / (4.0 * f.weights[rows.weight_index[i]])
                 for e in range(rows.start[i], rows.start[i + 1]):
                     gradient[rows.variable[e]] += u * rows.coefficient[e]
         for j in range(g.low, g.high):
             at = 1.0 if gradient[j] < 0.0 else 0.0
-            if rows.ridge > 0.0:
-                at = clip(-gradient[j] / (2.0 * rows.ridge), 0.0, 1.0)
-            bound += gradient[j] * at + rows.ridge * at * at
+            if f.ridge > 0.0:
+                at = clip(-gradient[j] / (2.0 * f.ridge), 0.0, 1.0)
+            bound += gradient[j] * at + f.ridge * at * at
         bounds[k] = bound

@@ -177,8 +177,8 @@ class Side:
     def step(self, n: int) -> None:
         """Do ``n`` rounds, or fewer where they converge; potentials are then those of the local copies."""
         form, self.y = self.state.up_to(n), self.state.y
-        model, self.phi = self.model, np.zeros(len(self.weights))
-        add(form, model.weight_index, model.power, model.kind, self.phi)
+        self.phi = np.zeros(len(self.weights))
+        add(self.model, form, self.phi)
 
     def solve(self) -> None:
         """Solve, from where ADMM is; potentials are then those of the solution."""

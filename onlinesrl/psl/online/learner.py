@@ -443,18 +443,7 @@ class PslOnlineLearner:
     def _features(self, graph: HingeLossMRF, y: Floats) -> tuple[Floats, float, int]:
         """Return Phi(y), float64[rules], the largest violation of a constraint, and its row."""
         features = np.zeros(len(self.weights.base))
-        violation, row = measure(
-            graph.start,
-            graph.variable,
-            graph.coefficient,
-            graph.constant,
-            graph.weight_index,
-            graph.power,
-            graph.kind,
-            y,
-            features,
-        )
-        return features, violation, row
+        return features, *measure(graph, y, features)
 
     # certificate and checkpoint ------------------------------------------------------------------
 

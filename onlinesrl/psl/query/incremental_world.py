@@ -18,7 +18,8 @@ from onlinesrl.logic.ground_world import Exchange
 from onlinesrl.psl.explain.explanation import balance, reasons_of
 from onlinesrl.psl.ground.conflict import HardRule, conflict
 from onlinesrl.psl.ground.form_assembly import RuleError
-from onlinesrl.psl.ground.grounder import rule_error, united
+from onlinesrl.psl.ground.grounder import rule_error
+from onlinesrl.psl.ground.hinge_loss_mrf import united
 from onlinesrl.psl.ground.incremental_grounder import IncrementalGrounder, Step
 from onlinesrl.psl.inference.incremental_admm import Certificate, IncrementalAdmm
 from onlinesrl.psl.lang.ast import PslProgram, PslRule

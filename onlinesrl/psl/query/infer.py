@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,9 +29,6 @@ from onlinesrl.psl.inference.solving import (
 from onlinesrl.psl.lang.data import UNMATCHED, AtomTable, Database, Relation
 from onlinesrl.psl.lang.model import PslModel, load_json, load_psl
 from onlinesrl.psl.lang.reader import parse
-
-if TYPE_CHECKING:
-    from onlinesrl.psl.inference.admm_paged import PagedSolution
 
 FEASIBLE = 1e-3
 """How much an answer may violate a hard rule without a warning."""
@@ -106,7 +103,7 @@ def _smallest() -> InferenceProblem:
     return InferenceProblem(parse("1: !P(X) ^2"), {}, Database(("a",), {"P": target}))
 
 
-def _quality(solution: HingeSolution | PagedSolution, weights: Floats) -> dict[str, Any]:
+def _quality(solution: HingeSolution, weights: Floats) -> dict[str, Any]:
     """Return the quality of an answer; PSL normalises weights by the largest."""
     top = float(weights.max(initial=0.0)) or 1.0
     bound = solution.bound if np.isfinite(solution.bound) else None

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -60,7 +61,10 @@ def test_worlds_are_ground_as_if_alone(program, worlds):
 
 
 def same(one, other):
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in vars(one))
+    return all(
+        np.array_equal(getattr(one, field.name), getattr(other, field.name))
+        for field in fields(one)
+    )
 
 
 @pytest.mark.skipif(not PEERS.exists(), reason="needs the recorded answers of PSL")

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,10 @@ import pytest
 import onlinesrl as srl
 from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, PLAIN, HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm
-from onlinesrl.psl.inference.dual import conjugates, weighted_rows
+from onlinesrl.psl.inference.dual import conjugates
 from onlinesrl.psl.inference.lifting import Lifted
 from onlinesrl.psl.inference.protocols import HingeSolution
+from onlinesrl.psl.inference.tandem import Tandem, TandemEngine
 from onlinesrl.psl.inference.tron import Tron
 from onlinesrl.psl.inference.weight_scale import SMALL
 from tests.support.hinge_models import Rows
@@ -22,6 +25,7 @@ ENGINES: dict[str, Callable[[], Any]] = {
     "admm": Admm,
     "lifted": lambda: Lifted(Admm()),
     "tron": Tron,
+    "tandem": lambda: TandemEngine(Tandem(Path(gettempdir()), tolerance=1e-6)),
 }
 
 
@@ -56,7 +60,7 @@ def exact_energy(model: HingeLossMRF, weights: np.ndarray, y: np.ndarray) -> Fra
 
 def exact_bound(model: HingeLossMRF, weights: np.ndarray, dual: np.ndarray) -> Fraction:
     """Return what no values have less energy than, by weak duality."""
-    rows = conjugates(weighted_rows(model, weights))
+    rows = conjugates(model, weights)
     u = [Fraction(float(each)) for each in np.clip(dual, rows.low, rows.high)]
     total, gradient = Fraction(0), [Fraction(0)] * model.n_variables
     for i in range(model.n_rows):

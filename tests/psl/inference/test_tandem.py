@@ -11,14 +11,13 @@ import pytest
 from hypothesis import assume, given
 
 from onlinesrl.core.errors import StorageError, UsageError
-from onlinesrl.psl.ground.hinge_loss_mrf import PLAIN, HingeLossMRF
+from onlinesrl.psl.ground.hinge_loss_mrf import PLAIN
 from onlinesrl.psl.inference.admm import AdmmState
 from onlinesrl.psl.inference.admm_paged import PagedRounds
-from onlinesrl.psl.inference.dual import conjugates, weighted_rows
+from onlinesrl.psl.inference.dual import conjugates
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.inference.row_pages import Pages
 from onlinesrl.psl.inference.tandem import Tandem
-from onlinesrl.psl.inference.tron import potential_rows
 from onlinesrl.psl.kernels import sgd
 from onlinesrl.psl.kernels.admm_rows import weigh
 from tests.support.hinge_models import Rows, friendship, hinge_problems
@@ -31,18 +30,7 @@ ROOT = REPO
 def chunks(model, size):
     """The rows of a model, ``size`` at a time."""
     for first in range(0, model.n_rows, size):
-        rows = slice(first, min(first + size, model.n_rows))
-        entries = slice(model.start[rows.start], model.start[rows.stop])
-        yield HingeLossMRF(
-            model.n_variables,
-            model.start[rows.start : rows.stop + 1] - entries.start,
-            model.variable[entries],
-            model.coefficient[entries],
-            model.constant[rows],
-            model.weight_index[rows],
-            model.power[rows],
-            model.kind[rows],
-        )
+        yield model.chosen(np.arange(first, min(first + size, model.n_rows)))
 
 
 def friends(people=30, power=2):
@@ -84,16 +72,15 @@ def test_the_passes_of_sgd_are_those_in_memory(tmp_path):
     """The same steps as with all rows in memory, in the order of the pages."""
     model, weights = friends()
     page_bytes, seed, descents = 4096, 7, 3
-    with Pages(tmp_path, page_bytes) as pages:
+    with Pages(tmp_path, model.n_variables, page_bytes) as pages:
         sizes = [len(page.dual) for page in pages.fill(chunks(model, 77), weights)]
     first = np.concatenate(([0], np.cumsum(sizes)))
-    rows = potential_rows(model, weights, None, 0.0)
     y, squares = np.full(model.n_variables, 0.5), np.zeros(model.n_variables)
     random = np.random.default_rng(seed)
     for t in range(descents):
         for page in range(len(sizes)) if t == 0 else random.permutation(len(sizes)):
             order = first[page] + random.permutation(sizes[page])
-            sgd.descend_adagrad(rows, order, y, 0.3, squares)
+            sgd.descend_adagrad(model, weights, order, y, 0.3, squares)
     engine = Tandem(tmp_path, descents, rounds=0, page_bytes=page_bytes, seed=seed)
 
     assert len(sizes) > 3
@@ -103,15 +90,15 @@ def test_the_passes_of_sgd_are_those_in_memory(tmp_path):
 @given(hinge_problems())
 def test_the_rounds_of_admm_are_those_in_memory(folder, problem):
     model, weights, _ = problem
-    with Pages(folder, 200) as pages:
+    with Pages(folder, model.n_variables, 200) as pages:
         y, (weight_sums, ridge) = np.full(model.n_variables, 0.5), np.zeros((2, model.n_variables))
         for page in pages.fill(chunks(model, 3), weights):
-            weigh(page.rows, weight_sums, ridge)
+            weigh(page.rows, weights, weight_sums, ridge)
         assume(not np.any(ridge))
-        dual = conjugates(weighted_rows(model, weights)).slope(model.forms(y))
+        dual = conjugates(model, weights).slope(model.forms(y))
         start = HingeSolution(y, 0.0, dual, 0.0, 0.0, 0, "", certified=False)
         state = AdmmState(model, weights, None, start)
-        rounds = PagedRounds(pages, weight_sums, ridge, y)
+        rounds = PagedRounds(pages, weights, (weight_sums, ridge), y)
         found = rounds.start()
         np.testing.assert_allclose(found, state.certificate(), atol=1e-9)
         for _ in range(3):
@@ -191,7 +178,7 @@ def test_a_row_larger_than_a_page(tmp_path):
     rows.add(0, np.arange(8), 1.0)
     rows.add(0, np.arange(9), 1.0)
     page = 20 + 38 + 12 * 8
-    with Pages(tmp_path, page) as pages:
+    with Pages(tmp_path, 9, page) as pages:
         assert len(next(pages.fill([rows.model(9)], np.ones(1))).dual) == 1
     with pytest.raises(UsageError, match=r"has 9 variables.* at most 8"):
         Tandem(tmp_path, page_bytes=page).solve([rows.model(9)], 9, np.ones(1))

@@ -6,7 +6,7 @@ from hypothesis import assume, given
 
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HINGE
 from onlinesrl.psl.inference.admm import AdmmState
-from onlinesrl.psl.inference.dual import lower_bound, weighted_rows
+from onlinesrl.psl.inference.dual import lower_bound
 from onlinesrl.psl.kernels import admm as kernel
 from onlinesrl.psl.kernels import admm_rows
 from tests.psl.kernels.test_admm_solve import penalties
@@ -95,7 +95,7 @@ def test_the_certificate_is_the_models(problem):
     state.step(3)
     energy, bound, violation, price = state.certificate()
     dual = np.empty(model.n_rows)
-    admm_rows.duals(weighted_rows(model, weights), state.problem, state.iterate, dual)
+    admm_rows.duals(state.problem, state.iterate, dual)
     linear = 0.0 if bonus is None else bonus @ state.y
     hard = model.kind >= AT_MOST
 

@@ -11,7 +11,7 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HINGE, PLAIN, HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm, AdmmState
-from onlinesrl.psl.inference.dual import conjugates, weighted_rows
+from onlinesrl.psl.inference.dual import conjugates
 from onlinesrl.psl.kernels import admm_rows
 from onlinesrl.psl.kernels import admm_solve as kernel
 from tests.support.hinge_models import hinge_problems
@@ -46,7 +46,7 @@ def test_what_is_prepared_is_the_models(problem):
     of_ridge = np.where(ridge, weight, 0.0)[model.row] * model.coefficient**2
     np.testing.assert_allclose(rows.ridge, np.bincount(model.variable, of_ridge, n), atol=1e-12)
 
-    conjugate = conjugates(weighted_rows(model, weights))
+    conjugate = conjugates(model, weights)
     for name in ("low", "high", "curvature"):
         expected = np.where(ridge, 0.0, getattr(conjugate, name))
         np.testing.assert_allclose(getattr(rows, name), expected, rtol=1e-12)
@@ -70,7 +70,7 @@ def test_what_is_prepared_is_the_models(problem):
 def test_no_energy_is_above_the_ceiling(problem, y):
     model, weights, _ = problem
     pulls, ridge = np.zeros(model.n_variables), np.zeros(model.n_variables)
-    ceiling = admm_rows.weigh(weighted_rows(model, weights), pulls, ridge)
+    ceiling = admm_rows.weigh(model, weights, pulls, ridge)
     assert model.energy(np.array(y[: model.n_variables]), weights) <= ceiling + 1e-9
 
 
@@ -136,7 +136,7 @@ def test_given_duals_are_brought_within_their_ends():
             found = Admm().solve(model, zero, bonus=bonus, start=start)
         except Infeasible:
             return
-        rows = conjugates(weighted_rows(model, zero))
+        rows = conjugates(model, zero)
         assert np.all((found.dual >= rows.low) & (found.dual <= rows.high))
         assert np.all(np.isfinite(found.y))
         collected.append(found.certified)

@@ -14,20 +14,10 @@ def test_features_and_violation(problem):
     model, weights, _ = problem
     y = np.random.default_rng(model.n_rows).uniform(size=model.n_variables)
     features, of_forms = np.zeros((2, len(weights)))
-    violation, row = measure(
-        model.start,
-        model.variable,
-        model.coefficient,
-        model.constant,
-        model.weight_index,
-        model.power,
-        model.kind,
-        y,
-        features,
-    )
+    violation, row = measure(model, y, features)
     expected = model.totals(y, len(weights))
     np.testing.assert_allclose(features, expected, rtol=1e-12, atol=1e-12)
-    add(model.forms(y), model.weight_index, model.power, model.kind, of_forms)
+    add(model, model.forms(y), of_forms)
     np.testing.assert_allclose(of_forms, expected, rtol=1e-12, atol=1e-12)
     assert violation == pytest.approx(model.violation(y), abs=1e-12)
     if row >= 0:

@@ -3,9 +3,8 @@
 import numpy as np
 from hypothesis import given
 
-from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HINGE
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL
 from onlinesrl.psl.kernels import sgd
-from onlinesrl.psl.kernels.potentials import Potentials
 from tests.support.hinge_models import hinge_problems
 
 RATE = 0.05
@@ -20,21 +19,6 @@ def gradient(model, weights, i, y):
     slope = 1.0 if model.power[i] == 1 else 2 * form
     on = form > 0 or model.kind[i] == 1
     return model.row_weights(weights)[i] * slope * on * q
-
-
-def rows_of(model, weights):
-    """The rows as kernels read them; constraints have infinite weight."""
-    return Potentials(
-        model.start,
-        model.variable,
-        model.coefficient,
-        model.constant,
-        np.where(model.kind >= AT_MOST, np.inf, model.row_weights(weights)),
-        np.isin(model.kind, [HINGE, AT_MOST]).astype(np.uint8),
-        (model.power == 2).astype(np.uint8),
-        np.empty(0),
-        0.0,
-    )
 
 
 def projected(model, i, y):
@@ -66,7 +50,7 @@ def test_a_round(problem):
     order = np.random.default_rng(0).permutation(model.n_rows)
     y = np.linspace(0, 1, model.n_variables)
     expected, energy = descended(model, weights, order, y.copy(), lambda i, g: RATE * g)
-    found = sgd.descend(rows_of(model, weights), order, y, RATE)
+    found = sgd.descend(model, weights, order, y, RATE)
 
     np.testing.assert_allclose(y, expected, atol=1e-7)
     assert abs(found - energy) <= 1e-6
@@ -90,7 +74,7 @@ def test_a_round_of_adam(problem):
 
     expected, energy = descended(model, weights, order, y.copy(), step)
     moments = sgd.Moments.zeros(variable=n)
-    found = sgd.descend_adam(rows_of(model, weights), order, y, RATE, moments)
+    found = sgd.descend_adam(model, weights, order, y, RATE, moments)
 
     np.testing.assert_allclose(y, expected, atol=1e-6)
     assert abs(found - energy) <= 1e-5
@@ -108,7 +92,7 @@ def test_a_round_of_adagrad(problem):
         return RATE * g / np.sqrt(sums)
 
     expected, energy = descended(model, weights, order, y.copy(), step)
-    found = sgd.descend_adagrad(rows_of(model, weights), order, y, RATE, squares)
+    found = sgd.descend_adagrad(model, weights, order, y, RATE, squares)
 
     np.testing.assert_allclose(y, expected, atol=1e-7)
     np.testing.assert_allclose(squares, sums, atol=1e-7)

@@ -16,25 +16,23 @@ def test_energy_gradient_and_hessian(problem):
     model, weights, bonus = problem
     n = model.n_variables
     bonus = np.zeros(n) if bonus is None else bonus
-    hinge, square = (model.kind == HINGE).astype(np.uint8), (model.power == 2).astype(np.uint8)
     w, y = model.row_weights(weights), np.linspace(0.1, 0.9, n)
-    parts = (model.start, model.variable, model.coefficient, model.constant, w, hinge, square)
-    rows = potentials.Potentials(*parts, bonus, RIDGE)
+    objective = tron.Objective(model, weights, bonus, RIDGE)
     memory, whole = (
         tron.Memory.zeros(variable=n, row=model.n_rows),
         potentials.Range(0, n, 0, model.n_rows),
     )
-    tron.differentiate(rows, memory, whole, y)
+    tron.differentiate(objective, memory, whole, y)
     product, x = np.empty(n), np.cos(np.arange(n))
-    tron.multiply(rows, memory, whole, x, product)
+    tron.multiply(objective, memory, whole, x, product)
 
     q = np.zeros((model.n_rows, n))
     q[model.row, model.variable] = model.coefficient
     form = model.forms(y)
-    active = (form > 0) | (hinge == 0)
+    active = (form > 0) | (model.kind != HINGE)
     gradient = 2 * RIDGE * y - bonus + q.T @ (2 * w * form * active)
     hessian = 2 * RIDGE * np.eye(n) + (q.T * (2 * w * active)) @ q
     expected = model.energy(y, weights) + RIDGE * y @ y - bonus @ y
-    assert potentials.energy(rows, whole, y) == pytest.approx(expected)
+    assert tron.energy(objective, whole, y) == pytest.approx(expected)
     np.testing.assert_allclose(memory.gradient, gradient, atol=1e-9)
     np.testing.assert_allclose(product, hessian @ x, atol=1e-9)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL
-from onlinesrl.psl.inference.dual import weighted_rows
 from onlinesrl.psl.inference.sampling import Sampler, lines_of, null_space
 from onlinesrl.psl.kernels import line_sampling
 from onlinesrl.psl.lang.columns import Columns, database_of
@@ -106,11 +105,7 @@ def test_a_basis_of_what_is_mapped_to_0():
 
 def test_kernels_beside_plain_numpy():
     of = problem(PLANTED, more="Likes(A) + Old(A) <= 1.5 .")
-    rows, lines, rng = (
-        weighted_rows(of.model, of.start),
-        lines_of(of.model),
-        np.random.default_rng(0),
-    )
+    rows, lines, rng = of.model, lines_of(of.model), np.random.default_rng(0)
     y = of.solve(of.start).y * 0.9
     form = of.model.forms(y)
     for line in range(60):
@@ -121,12 +116,11 @@ def test_kernels_beside_plain_numpy():
         assert of.model.violation(moved) <= 1e-9
         for end in (low - 1e-3, high + 1e-3):
             assert of.model.violation(np.where(np.arange(60) == line, y + end, y)) > 1e-4
-        rise = line_sampling.energy(rows, lines, line, form, by) - line_sampling.energy(
-            rows, lines, line, form, 0.0
+        before, after = (
+            line_sampling.energy(rows, of.start, lines, line, form, step) for step in (0.0, by)
         )
-        assert rise == pytest.approx(
-            of.model.energy(moved, of.start) - of.model.energy(y, of.start)
-        )
+        rise = of.model.energy(moved, of.start) - of.model.energy(y, of.start)
+        assert after - before == pytest.approx(rise)
         line_sampling.move(lines, line, by, form, y)
         np.testing.assert_allclose(form, of.model.forms(y), atol=1e-9)
 
