@@ -20,7 +20,6 @@ from onlinesrl.psl.query import incremental_world
 from tests.conftest import tiers
 from tests.support.fact_changes import CASES, begin_of, changes, pool_of
 from tests.support.linked_papers import MARKOV
-from tests.support.soak import soaked
 
 PACKAGE = str(Path(srl.__file__).parent)
 PSL = """
@@ -219,13 +218,15 @@ def waits_as_if_all_were_tried(one, other, steps):
     return plain.trials - trials, most
 
 
-def random_programs(case, choose):
+@given(CASES, st.data())
+def test_what_waits_is_tried_again_where_that_may_end_its_conflict(case, data):
     """Random changes of random Markov logic."""
+    choose = data.draw
     listed = choose(st.booleans())
     try:
         worlds = [MlnWorld(case.program, case.query, listed) for _ in range(2)]
     except Infeasible:
-        return "no world at all"
+        return
     pool = pool_of(case, listed)
 
     def steps(world):
@@ -233,21 +234,7 @@ def random_programs(case, choose):
         for _ in range(8):
             yield changes(choose, pool, world.facts())
 
-    spared, most = waits_as_if_all_were_tried(*worlds, steps)
-    return f"{min(most, 3)} waited, {'some' if spared else 'no'} trials spared"
-
-
-@given(CASES, st.data())
-def test_what_waits_is_tried_again_where_that_may_end_its_conflict(case, data):
-    random_programs(case, data.draw)
-
-
-@pytest.mark.soak
-def test_what_waits_in_thousands_of_worlds(capsys):
-    drawn = st.tuples(CASES, st.data())
-    tried = soaked(lambda x: random_programs(x[0], x[1].draw), drawn, 1000, lambda x: x[0].traits())
-    with capsys.disabled():
-        print(f"\n{dict(tried)}")
+    waits_as_if_all_were_tried(*worlds, steps)
 
 
 WAITING = {

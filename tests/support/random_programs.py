@@ -1,7 +1,6 @@
 """Random small programs in Alchemy's syntax, and random examples for them."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
@@ -49,27 +48,6 @@ class Case:
     def program(self) -> Program:
         """The text, parsed."""
         return parse(self.text)
-
-    def traits(self) -> Counter[str]:
-        """What the program and its first example have."""
-        listed = any(example.query is not None for example in self.examples[:1])
-        found = [name for name, pattern in TRAITS.items() if re.search(pattern, self.text, re.M)]
-        return Counter([*found, "listed"] if listed else found)
-
-
-TRAITS = {
-    "EXIST": r"\(EXIST",
-    "negated EXIST": r"!\(+EXIST",
-    "FORALL": r"FORALL",
-    "<=>": r"<=>",
-    "functions": r"^[a-z]+ [fg]\(",
-    "arithmetic": r" [-+*/%] ",
-    "comparisons": r" [<>]=? ",
-    "templates": r"\+[a-z]",
-    "hard": r"\.$",
-    "groups": r"![,)]",
-}
-"""What programs may have, as regular expressions."""
 
 
 # strategies are kept: most would take longer to make than to draw from ------------------------------

@@ -1,7 +1,6 @@
 """Facts that every example has say the same as copies of them in every example."""
 
 import json
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,6 @@ from tests.mln.ground.test_grounder import agrees_with_the_definition, copied
 from tests.support import trust_program
 from tests.support.random_programs import FOUND, NUMBERS, Case, cases, with_numbers
 from tests.support.small_learners import online
-from tests.support.soak import soaked
 
 MORE = {"thing": ["T7", "5"], "place": ["P7", "-3"], "word": ["W7", "a"]}
 """Constants, beside those of rules and examples, that facts may name."""
@@ -88,23 +86,6 @@ def test_batches_and_memory_that_grows_and_is_forgotten_change_nothing(
     with patch("onlinesrl.mln.ground.batch_packer.KEPT_NAMES", 0):
         others = learned(case, case.examples, facts, size, room=2)
     assert (others[0], others[2], others[3]) == (said, weights, certificate)
-
-
-@pytest.mark.soak
-def test_thousands_of_examples_with_facts_are_ground_as_with_copies(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    tried = soaked(lambda world: agrees_with_the_definition(*world), worlds(), 3_000, traits)
-    with capsys.disabled():
-        print(f"\n{dict(sorted(tried.items()))}")
-
-
-def traits(world: tuple[Case, list[GroundAtom]]) -> Counter[str]:
-    case, facts = world
-    queried = any(fact.predicate in case.query for fact in facts)
-    return case.traits() + Counter(
-        ["facts"] * bool(facts) + ["facts of a query predicate"] * queried
-    )
 
 
 def test_an_example_takes_no_more_room_however_many_facts_there_are() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import tempfile
-from collections import Counter
 from itertools import product
 from math import log
 from pathlib import Path
@@ -21,7 +20,6 @@ from onlinesrl.mln.query import load_world as inference
 from tests.support.answers import answer_lines
 from tests.support.naive_grounder import Atom, Soft, World, holds, model
 from tests.support.random_programs import FOUND, Case, cases
-from tests.support.soak import soaked
 
 TRUTHS = (True, True, True, False, None, 0.7)
 Database = dict[Atom, bool | float | None]
@@ -155,20 +153,6 @@ def values(lines: list[str]) -> dict[str, float]:
 @given(questions())
 def test_a_database_is_answered_as_defined(question):
     answers_as_defined(question)
-
-
-@pytest.mark.soak
-def test_thousands_of_databases_are_answered_as_defined(capsys):
-    tried = soaked(answers_as_defined, questions(), 3000, lambda q: traits_of(*q))
-    with capsys.disabled():
-        print(f"\n{dict(tried)}")
-
-
-def traits_of(case: Case, database: Database, query: tuple[str, ...]) -> Counter[str]:
-    """The traits of its program, and of its database."""
-    truths = {*database.values()}
-    own = {"unknown": None in truths, "soft": 0.7 in truths, "false": False in truths}
-    return case.traits() + Counter(k for k, has in own.items() if has)
 
 
 def test_an_atom_that_is_not_open_leaves_its_clause_to_the_existential(tmp_path):
