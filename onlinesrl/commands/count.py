@@ -34,7 +34,7 @@ def count(
     from onlinesrl.logic.dialect import dialect_of
     from onlinesrl.mln.counting.program_counts import check_method, count_program
     from onlinesrl.mln.lang import reader
-    from onlinesrl.mln.query.load_world import read_evidence
+    from onlinesrl.mln.query.world import read_evidence
 
     if is_psl(model):
         raise UsageError(f"{model} is a PSL model, whose rules have potentials; see infer --stats")

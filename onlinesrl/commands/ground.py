@@ -40,7 +40,7 @@ class WorldArguments:
     def read(self, model: Path, query: str) -> World:
         """Load the world; warn of predicates that are open only because no database mentions them."""
         from onlinesrl.logic.dialect import dialect_of
-        from onlinesrl.mln.query.load_world import LIMITS, WorldOptions, load_world
+        from onlinesrl.mln.query.world import LIMITS, WorldOptions, load_world
 
         closed, opened = (tuple(filter(None, _names(x))) for x in (self.closed, self.open_))
         options = WorldOptions(closed, opened, dialect_of(self.dialect))

@@ -194,7 +194,7 @@ def _world(
 ) -> Any:
     from onlinesrl.logic.dialect import dialect_of
     from onlinesrl.mln.lang import reader
-    from onlinesrl.mln.query.load_world import WorldOptions, world_of
+    from onlinesrl.mln.query.world import WorldOptions, world_of
 
     predicates = names_of(query, "query")
     if not predicates:
@@ -210,7 +210,7 @@ def atoms_given(program: Any, evidence: Evidence, dialect: Any) -> tuple[Any, li
 
     Raises DatabaseError, DataError, ExampleError.
     """
-    from onlinesrl.mln.query.load_world import read_evidence
+    from onlinesrl.mln.query.world import read_evidence
 
     if not isinstance(evidence, Mapping):
         paths = [evidence] if isinstance(evidence, str | Path) else evidence

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from onlinesrl.mln.ground.ground_mrf import Floats, GroundMRF
-from onlinesrl.mln.query.load_world import load_world
-from onlinesrl.mln.query.world import World
+from onlinesrl.mln.query.world import World, load_world
 
 SIDE = 4
 NEXT = [(c, c + 1) for c in range(SIDE * SIDE) if (c + 1) % SIDE] + [

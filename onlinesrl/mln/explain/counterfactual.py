@@ -26,8 +26,7 @@ from onlinesrl.core.explain.counterfactual import (
 from onlinesrl.core.explain.counterfactual import changed as changed_example
 from onlinesrl.core.explain.explanation import ExplanationError, Flip, shown
 from onlinesrl.mln.explain.predicted_world import PredictedWorld, Predictor, atom_names
-from onlinesrl.mln.ground.convert import clause_model, clause_weights
-from onlinesrl.mln.ground.ground_mrf import GroundMRF
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, clause_model, clause_weights
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.ground.model_index import Layout

@@ -12,8 +12,7 @@ from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import ExampleError, Infeasible
 from onlinesrl.core.example import Atom, Example, named_atoms
 from onlinesrl.core.learner import Outcome
-from onlinesrl.mln.ground.convert import clause_model, clause_weights
-from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State, clause_model, clause_weights
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.ground.model_weights import ModelWeights
 from onlinesrl.mln.inference.components import components, restrict

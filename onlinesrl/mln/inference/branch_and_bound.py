@@ -11,8 +11,7 @@ import numpy as np
 from onlinesrl.core import search_status
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32, gathered
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.mln.ground.convert import network_of
-from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State, network_of
 from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.inference.rounding import Magnitude
 from onlinesrl.mln.kernels import branch_and_bound

@@ -9,8 +9,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.mln.ground.convert import network_of
-from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State, network_of
 from onlinesrl.mln.inference.clique_elimination import CliqueTables
 from onlinesrl.mln.inference.components import components, restrict, solve_components
 from onlinesrl.mln.inference.mcmc_diagnostics import combine

@@ -10,8 +10,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible, Unsolved
-from onlinesrl.mln.ground.convert import network_of
-from onlinesrl.mln.ground.ground_mrf import GroundMRF
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, network_of
 from onlinesrl.mln.inference.components import components, restrict, solve_components
 from onlinesrl.mln.inference.protocols import MapEngine, Solution, Wide
 from onlinesrl.mln.inference.pure_literals import impure

@@ -10,8 +10,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.example import Constant, Example
-from onlinesrl.mln.ground.convert import clause_model
-from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State, clause_model
 from onlinesrl.mln.ground.grounder import ModelGrounder
 from onlinesrl.mln.inference.presolve import HARD_MARGIN, Reduced, traced
 from onlinesrl.mln.kernels import ground_network as n

@@ -30,8 +30,7 @@ from onlinesrl.core.learner import Prediction
 from onlinesrl.core.online.temperature import Temperature, fit
 from onlinesrl.core.timing import Slowest
 from onlinesrl.mln.ground.batch_packer import Packed
-from onlinesrl.mln.ground.convert import clause_model, clause_weights
-from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State, clause_model, clause_weights
 from onlinesrl.mln.ground.grounder import ROOM, Grounder
 from onlinesrl.mln.inference.protocols import MarginalEngine, Solution
 from onlinesrl.mln.inference.settings import Inference

@@ -23,8 +23,7 @@ from onlinesrl.mln.inference.registry import (
     map_engine,
     marginal_engine,
 )
-from onlinesrl.mln.query.load_world import QueryError
-from onlinesrl.mln.query.world import World, distinct
+from onlinesrl.mln.query.world import QueryError, World, distinct
 
 SAMPLED = (
     "the treewidth of the network is too large for exact marginals: its wide parts have estimates by "

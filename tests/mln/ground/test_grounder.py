@@ -15,8 +15,7 @@ from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError, Infeasible
 from onlinesrl.core.example import Example, GroundAtom, ValuedAtom, decode
 from onlinesrl.core.online.update_rules import Cda2
-from onlinesrl.mln.ground.convert import clause_model
-from onlinesrl.mln.ground.ground_mrf import validate
+from onlinesrl.mln.ground.ground_mrf import clause_model, validate
 from onlinesrl.mln.ground.grounder import ModelGrounder
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.brute_force import MAX_ATOMS, Brute

@@ -11,7 +11,7 @@ from onlinesrl.mln.inference.gate_detection import LEVELS, Gate, definitions
 from onlinesrl.mln.inference.gibbs import Gibbs
 from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.inference.presolve import reduced
-from onlinesrl.mln.query.load_world import load_world
+from onlinesrl.mln.query.world import load_world
 from tests.support import plain_clauses
 from tests.support.existential_programs import by_definition, programs
 from tests.support.ground_mrfs import clause_model

@@ -6,7 +6,7 @@ import pytest
 
 import onlinesrl as srl
 from onlinesrl.core import search_status
-from onlinesrl.mln.query.load_world import QueryError
+from onlinesrl.mln.query.world import QueryError
 from onlinesrl.runs.progress import Search, Status
 from tests.support.ground_mrfs import BranchAndBound, clause_model
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from onlinesrl.mln.ground.convert import network_of
+from onlinesrl.mln.ground.ground_mrf import network_of
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.kernels import elimination, elimination_order, ground_network
 from tests.support.ground_mrfs import clause_model as model_of

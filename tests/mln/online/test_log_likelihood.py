@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 import onlinesrl as srl
 from onlinesrl.core.online.update_rules.log_likelihood import LogLikelihood
 from onlinesrl.mln.ground import model_weights
-from onlinesrl.mln.ground.convert import network_of
+from onlinesrl.mln.ground.ground_mrf import network_of
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.router import build_structure
 from onlinesrl.mln.kernels.sum_product import clause_probability, sum_product

@@ -10,8 +10,7 @@ import pytest
 from onlinesrl.core.errors import ExampleError, Infeasible
 from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.core.online.update_rules import Cda2
-from onlinesrl.mln.ground.convert import clause_model, clause_weights
-from onlinesrl.mln.ground.ground_mrf import Floats, GroundMRF
+from onlinesrl.mln.ground.ground_mrf import Floats, GroundMRF, clause_model, clause_weights
 from onlinesrl.mln.ground.grounder import Limits
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.brute_force import Brute

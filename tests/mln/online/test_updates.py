@@ -13,7 +13,7 @@ from onlinesrl.core.jit.address import pair_at
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.online.update_rules import UPDATES
 from onlinesrl.core.online.update_rules.rule import UpdateParams
-from onlinesrl.mln.ground.convert import network_of
+from onlinesrl.mln.ground.ground_mrf import network_of
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.ground.model_index import Layout
 from onlinesrl.mln.inference.brute_force import Brute

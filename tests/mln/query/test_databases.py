@@ -16,7 +16,7 @@ from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.logic.text import spell_atom
 from onlinesrl.mln.inference.brute_force import MAX_ATOMS, Brute, state_scores
 from onlinesrl.mln.query import infer as infer_module
-from onlinesrl.mln.query import load_world as inference
+from onlinesrl.mln.query import world as inference
 from tests.support.answers import answer_lines
 from tests.support.naive_grounder import Atom, Soft, World, holds, model
 from tests.support.random_programs import FOUND, Case, cases

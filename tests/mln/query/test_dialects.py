@@ -22,7 +22,7 @@ from onlinesrl.mln.lang.clausal_form import rule_clauses
 from onlinesrl.mln.lang.evidence_weights import with_weights
 from onlinesrl.mln.lang.weight_file import alchemy_text
 from onlinesrl.mln.query import infer as infer_module
-from onlinesrl.mln.query import load_world as inference
+from onlinesrl.mln.query import world as inference
 from onlinesrl.runs.config.schema import DialectName
 from tests.support.answers import answer_lines
 from tests.support.paths import SHARED

@@ -20,7 +20,7 @@ from onlinesrl.mln.ground import grounder
 from onlinesrl.mln.inference import mcmc
 from onlinesrl.mln.inference.mcmc import NO_BLOCKS
 from onlinesrl.mln.query import infer as infer_module
-from onlinesrl.mln.query import load_world as inference
+from onlinesrl.mln.query import world as inference
 from tests.support.answers import answer_lines
 from tests.support.paths import SHARED
 

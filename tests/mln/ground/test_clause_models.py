@@ -1,4 +1,4 @@
-"""A network as a ClauseModel, evidence folded in or not: both have the network's states and scores."""
+"""A network as a GroundMRF, evidence folded in or not: both have the network's states and scores."""
 
 from itertools import product
 
@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from onlinesrl.mln.ground import convert
-from onlinesrl.mln.ground.convert import clause_model, clause_weights, network_of
-from onlinesrl.mln.ground.ground_mrf import validate
+from onlinesrl.mln.ground import ground_mrf
+from onlinesrl.mln.ground.ground_mrf import clause_model, clause_weights, network_of, validate
 from onlinesrl.mln.kernels.ground_network import ATOMS
 from tests.support.ground_mrfs import Problem, problems
 from tests.support.random_networks import feasible, features, ground_weights, networks
@@ -35,7 +34,7 @@ def test_blocks_of_rows_change_nothing(folded, case):
     net = case[0]
     expected, places = clause_model(net, folded)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(convert, "LITERALS", 3)
+        patch.setattr(ground_mrf, "LITERALS", 3)
         found, place = clause_model(net, folded)
     assert place.tolist() == places.tolist()
     for name in ("start", "literals", "hard", "group", "exactly"):
