@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from onlinesrl.core.background import Background
     from onlinesrl.core.engine import EngineSection
     from onlinesrl.core.errors import ConfigError
-    from onlinesrl.core.learner import Learner
+    from onlinesrl.core.learner import ExampleLearner
     from onlinesrl.core.online.update_rules.rule import Update
     from onlinesrl.core.rule_instance import Row
 
@@ -97,7 +97,7 @@ class Language(Protocol):
         by: tuple[str, int] | None,
         margins: bool,
         facts: Background,
-    ) -> Learner:
+    ) -> ExampleLearner:
         """Return a learner for the weights of a model."""
 
     def facts(self, program: Any, query: Sequence[str], targets: str) -> Any:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    runtime_checkable,
+)
 
 import msgspec
 import numpy as np
@@ -21,6 +29,7 @@ from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.core.online.temperature import Temperature
 from onlinesrl.core.online.update_rules.rule import Update
+from onlinesrl.core.rule_instance import PlacedWeight
 from onlinesrl.core.timing import Slowest
 
 
@@ -192,6 +201,9 @@ class LearnedWeights(Protocol):
     def entries(self) -> Iterator[WeightEntry]:
         """Yield every weight by name, in a fixed order."""
 
+    def placed(self) -> list[PlacedWeight]:
+        """Return every weight by its place in the model."""
+
 
 class OnlineLearning(Protocol):
     """Predicts each example of a stream, then learns from it."""
@@ -200,9 +212,7 @@ class OnlineLearning(Protocol):
     slowest: Slowest
     temperature: Temperature | None
     """The temperature of probabilities, where the update is ``calibrated``."""
-    seen: int
-    """How many examples have been processed, good or bad; audits go by it."""
-    valued: ClassVar[bool]
+    valued: bool
     """Whether predictions are values in [0, 1]."""
 
     @property
@@ -242,9 +252,6 @@ class OnlineLearning(Protocol):
 
     def certificate(self) -> dict[str, float | None]:
         """Return the mean loss, the dual value and the bound on the regret, as far as known."""
-
-    def start(self, program: Any) -> list[str]:
-        """Set starting weights from a file of weights; returns what does not fit the model."""
 
     def weights_text(self, averaged: str, by: str) -> str:
         """Return a file of weights: a program in the language of the model.
@@ -292,6 +299,11 @@ class Checkpointable(Protocol):
         """Restore what ``save`` returned, bit for bit."""
 
 
+class Learner(OnlineLearning, Explainable, Checkpointable, Protocol):
+    """What runs do with a learner of single examples or of one world."""
+
+
+@runtime_checkable
 class Mergeable(Checkpointable, Protocol):
     """Learns in rounds, on shards of which each starts from the same state."""
 
@@ -305,5 +317,11 @@ class Mergeable(Checkpointable, Protocol):
         """
 
 
-class Learner(OnlineLearning, Explainable, Mergeable, Protocol):
-    """All that a learner of a language does (``mln.online.learner``, ``psl.online.learner``)."""
+class ExampleLearner(Learner, Mergeable, Protocol):
+    """All that a learner of single examples does (``mln.online.learner``, ``psl.online.learner``)."""
+
+    seen: int
+    """How many examples have been processed, good or bad; audits go by it."""
+
+    def start(self, program: Any) -> list[str]:
+        """Set starting weights from a file of weights; returns what does not fit the model."""

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class PlacedWeight(NamedTuple):
+    """A weight by its place in the model: the number of a clause or of a rule of PSL, from 0.
+
+    ``key`` has the constants of a template's instance; it is empty where the rule has one weight.
+    """
+
+    place: int
+    key: tuple[str, ...]
+    weight: float
 
 
 @dataclass(frozen=True)

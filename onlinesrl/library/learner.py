@@ -22,7 +22,7 @@ from onlinesrl.core.io.config_section import Section, kinds_of, not_for
 from onlinesrl.core.io.located_yaml import Place
 from onlinesrl.core.io.restoring import Misfit, restoring
 from onlinesrl.core.language import check_costs, check_query, counted, language_of
-from onlinesrl.core.learner import Answered, Item, Learner, Outcome, scored
+from onlinesrl.core.learner import Answered, ExampleLearner, Item, Outcome, scored
 from onlinesrl.core.online.temperature import held
 from onlinesrl.core.online.update_rules import STANDARD, AnyUpdate
 from onlinesrl.core.online.update_rules.rule import Update
@@ -148,7 +148,7 @@ class OnlineLearner:
         self.background = Background(facts(background or {}, "background", model.program))
         self.by = by
         class_argument = counted(model.language, model.program, self.settings, by)
-        self.learned: Learner = model.language.learner(
+        self.learned: ExampleLearner = model.language.learner(
             self.settings, model.program, class_argument, False, self.background
         )
         self._types = model.predicates

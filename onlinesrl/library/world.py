@@ -269,7 +269,8 @@ class World:
         again. Raises DataError where weights and rules do not fit; then nothing has changed.
         """
         exchanges = list[Exchange]()
-        changed = self._world.set_weights(self._read(weights).program, exchanges)
+        placed = self._world.weights_of(self._read(weights).program)
+        changed = self._world.set_weights(placed, exchanges)
         self._is_reweighed = True
         return self._delta(changed, exchanges)
 

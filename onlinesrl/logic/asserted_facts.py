@@ -106,21 +106,24 @@ class AssertedFacts:
         atoms = sorted({**self._values, **self._targets})
         return {atom: value for atom in atoms if (value := self._fact(atom)) is not None}
 
-    def save(self) -> list[Assertions]:
-        """Return who asserts what, for ``restore``."""
+    def save(self, atoms: Iterable[GroundAtom] | None = None) -> list[Assertions]:
+        """Return who asserts what, of these atoms or of all, for ``restore``."""
         return [
             (*atom, [*self._values.get(atom, {}).items()], [*self._targets.get(atom, ())])
-            for atom in sorted({**self._values, **self._targets})
+            for atom in (sorted({**self._values, **self._targets}) if atoms is None else atoms)
         ]
 
     def restore(self, saved: Iterable[Assertions]) -> None:
-        """Restore what ``save`` returned."""
+        """Restore what ``save`` returned; other atoms stay."""
         for name, constants, values, targets in saved:
             atom = name, constants
+            self._number -= atom in self._values or atom in self._targets
+            for key in (*self._values.pop(atom, ()), *self._targets.pop(atom, ())):
+                del self._by_key[key][atom]
+            self._number += bool(values or targets)
             if values:
                 self._values[atom] = dict(values)
             if targets:
                 self._targets[atom] = dict.fromkeys(targets)
             for key, value in (*((key, nan) for key in targets), *values):
                 self._by_key.setdefault(key, {})[atom] = value
-        self._number = len({**self._values, **self._targets})

@@ -18,6 +18,7 @@ from onlinesrl.core.example import (
     show_ground_atom,
 )
 from onlinesrl.core.explain.explanation import Explanation
+from onlinesrl.core.rule_instance import PlacedWeight
 from onlinesrl.logic.atom_index import Change, GroundAtom
 
 GroundRule: TypeAlias = tuple[str, float | None]
@@ -84,8 +85,12 @@ class GroundWorld(Protocol):
         """The program with the present weights."""
         ...
 
-    def set_weights(self, program: Any) -> dict[GroundAtom, Change]:
-        """Give the rules the weights of a file of weights. Raises DataError; then nothing has changed."""
+    def weights_of(self, program: Any) -> list[PlacedWeight]:
+        """Return the weights of a file of weights. Raises DataError where it does not fit the rules."""
+        ...
+
+    def set_weights(self, weights: Iterable[PlacedWeight]) -> dict[GroundAtom, Change]:
+        """Give the rules weights. Raises Unsolved; then nothing has changed."""
         ...
 
     def set_model(
@@ -111,6 +116,10 @@ class GroundWorld(Protocol):
 
         Its ``facts`` have the values of these atoms, and can be given those of more before they change.
         """
+        ...
+
+    def go_back(self, facts: Mapping[GroundAtom, float | None], states: Sequence[Any]) -> None:
+        """Change facts back to those before steps that began in these states, and have all ended."""
         ...
 
     def remade(self, state: Any) -> GroundWorld:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from onlinesrl.core.errors import DataError, Infeasible, ModelError, OnlinesrlError, Unsolved
+from onlinesrl.core.rule_instance import PlacedWeight
 from onlinesrl.logic.atom_index import Change, GroundAtom, add_changes, same_value
 from onlinesrl.logic.ground_world import Exchange, GroundWorld
 from onlinesrl.logic.waiting_changes import Conflict, Parts, WaitingChanges
@@ -39,6 +40,8 @@ class TransactionalWorld:
         self._waiting = WaitingChanges()
         self._before: tuple[Any, list[Conflict], Parts] | None = None
         """In a step, or after one that was cut off: what was before it, see ``GroundWorld.state``."""
+        self._states: list[Any] | None = None
+        """In a ``transaction``: what was before each of its steps."""
 
     @property
     def world(self) -> GroundWorld:
@@ -106,11 +109,11 @@ class TransactionalWorld:
         return world.save()
 
     def set_weights(
-        self, program: Any, exchanges: list[Exchange] | None = None
+        self, weights: Iterable[PlacedWeight], exchanges: list[Exchange] | None = None
     ) -> dict[GroundAtom, Change]:
         """See ``GroundWorld.set_weights``; what waits still does, as hard rules have no weights."""
         with self._step() as world:
-            return self._after(world.set_weights(program), exchanges)
+            return self._after(world.set_weights(weights), exchanges)
 
     def set_model(
         self, program: Any, exchanges: list[Exchange] | None = None
@@ -120,6 +123,27 @@ class TransactionalWorld:
             changed = world.set_model(program, exchanges)
             self._waiting = WaitingChanges(c._replace(parts=None) for c in self._waiting)
             return self._after(changed, exchanges)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Do steps as one: where one of them, or what follows them, is refused, the facts change back.
+
+        Weights stay as they were set.
+        """
+        conflicts, together = [*self._waiting], self._waiting.together
+        self._states = states = list[Any]()
+        try:
+            yield
+        except OnlinesrlError:
+            if states:
+                world = self.world
+                before = {atom: x for state in reversed(states) for atom, x in state.facts.items()}
+                facts = {a: x for a, x in before.items() if not same_value(x, world.fact(a))}
+                world.go_back(facts, states)
+                self._waiting = WaitingChanges(conflicts, together)
+            raise
+        finally:
+            self._states = None
 
     def marginals(self, *arguments: Any) -> Any:
         """See ``MlnWorld.marginals``, which computes only what steps have changed since the last call."""
@@ -137,6 +161,8 @@ class TransactionalWorld:
         except REFUSALS:
             self._waiting, self._before = WaitingChanges(conflicts, together), None
             raise
+        if self._states is not None:
+            self._states.append(self._before[0])
         self._before = None
 
     def _tried(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.language import Program, counted
-from onlinesrl.core.learner import Learner
+from onlinesrl.core.learner import ExampleLearner
 from onlinesrl.core.parallel.config import opened
 from onlinesrl.core.parallel.executors import Forks
 from onlinesrl.core.parallel.task_result import DEATHS
@@ -62,7 +62,7 @@ def distribution(
 
 
 @lru_cache(maxsize=1)
-def made(recipe: Recipe) -> Learner:
+def made(recipe: Recipe) -> ExampleLearner:
     """Return the learner of a recipe, compiled; only merges drop weights."""
     config = recipe.config
     unlimited = config.learner.model_copy(update={"max_weights": None})

@@ -1,19 +1,23 @@
 """A world whose facts keys assert, and its state in checkpoints.
 
 Values of PSL depend on their history, within the tolerance. So a checkpoint has the world of its last
-renewal and the steps since then, which a resumed run makes again: to the bit, it goes on as an unbroken one.
+renewal and the steps since then, also those of refused records, which a resumed run makes again: to the bit,
+it goes on as an unbroken one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from math import isnan, nan
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
-from onlinesrl.core.errors import DataError, Infeasible, ModelError, Unsolved
+import msgspec
+
+from onlinesrl.core.errors import DataError, Infeasible, ModelError, OnlinesrlError, Unsolved
 from onlinesrl.core.example import show_ground_atom
 from onlinesrl.core.io.restoring import Misfit, Natural, converted
-from onlinesrl.core.language import Program
+from onlinesrl.core.rule_instance import PlacedWeight
 from onlinesrl.logic.asserted_facts import AssertedFacts, Assertions, FactChanges, Key
 from onlinesrl.logic.atom_index import Change, GroundAtom, same_value
 from onlinesrl.logic.ground_world import FactSchema
@@ -31,60 +35,101 @@ SHARE = 20
 TARGET: Literal["target"] = "target"
 _Entry: TypeAlias = tuple[str, tuple[str, ...], float | Literal["target"] | None]
 """Predicate, constants and new value of a fact; None: it is no longer a fact."""
-_Step: TypeAlias = tuple[Key, list[_Entry]] | str | None
-"""A key with the changes of its facts, the text of a model with new weights, or None: ids assert nothing."""
 _Waiting: TypeAlias = tuple[list[_Entry], list[_Entry], str, Parts]
 """A change that waits, the facts of its atoms in the answer, its conflict, and on what that depends."""
 ARRAY = "world_"
 """Names of the world's arrays in checkpoints begin with it."""
 
 
+class _Step(msgspec.Struct, omit_defaults=True):
+    """New facts of a key, or new weights; neither: ids assert nothing any more."""
+
+    key: Key = UNKEYED
+    facts: list[_Entry] | None = None
+    weights: list[PlacedWeight] | None = None
+
+
+class _Record(msgspec.Struct, omit_defaults=True):
+    """The steps that a record has led to; those of a ``refused`` one were taken back."""
+
+    steps: list[_Step]
+    refused: bool = False
+
+
 class _Saved(TypedDict):
     """The state of a world in a checkpoint."""
 
-    weights: str | None
+    weights: list[PlacedWeight] | None
     asserted: list[Assertions]
     waiting: list[_Waiting]
-    since: list[_Step]
+    since: list[_Record]
     changed: Natural
     touched: Natural
     not_learned: NotRequired[Natural]
 
 
-class KeyedWorld:
-    """Facts that keys assert, and the answer under them; ``parse`` reads the text of a model."""
+class _Refused(OnlinesrlError):
+    """A record was refused before, and is again."""
 
-    def __init__(
-        self, ground: TransactionalWorld, schema: FactSchema, parse: Callable[[str], Program]
-    ) -> None:
+
+class KeyedWorld:
+    """Facts that keys assert, and the answer under them. Steps are made within a ``record``."""
+
+    def __init__(self, ground: TransactionalWorld, schema: FactSchema) -> None:
         self.ground, self.schema, self.asserted = ground, schema, AssertedFacts()
         self.changed = self.touched = 0
         """Sums over all steps: atoms whose answer changed, and ground rules that were made again."""
         self.not_learned = 0
         """How many labels were asserted and not learned from, since their atoms were no targets."""
-        self._parse = parse
-        self._weights: str | None = None
+        self._weights: list[PlacedWeight] | None = None
         self._noted: list[Assertions] = []
         self._waiting: list[_Waiting] = []
         self._arrays: Mapping[str, Any] = {}
-        self._since: list[_Step] = []
+        self._since: list[_Record] = []
+        self._steps: list[_Step] = []
+        """Those of the present record."""
+        self._replaced: list[list[Assertions]] = []
+        """What keys asserted before these steps."""
+
+    @contextmanager
+    def record(self) -> Iterator[None]:
+        """Make the steps of a record: if one is refused, or what follows them, all are taken back.
+
+        Now and then the world is noted, which then goes on as a resumed one does.
+        """
+        figures = self.changed, self.touched, self.not_learned
+        self._steps, self._replaced, refused = [], [], True
+        try:
+            with self.ground.transaction():
+                yield
+            refused = False
+        except OnlinesrlError:
+            for replaced in reversed(self._replaced):
+                self.asserted.restore(replaced)
+            self.changed, self.touched, self.not_learned = figures
+            raise
+        finally:
+            self._since += [_Record(self._steps, refused)] if self._steps else []
+        if len(self._since) >= max(RENEWAL, len(self.asserted) // SHARE):
+            self._note()
 
     def change(self, key: Key, changes: FactChanges) -> dict[GroundAtom, Change]:
         """Change what a key asserts; return the atoms whose answer changed. Raises as ``apply`` does."""
+        self._steps.append(_Step(key, _entries(changes)))
         changed = self._apply(self.asserted.consequences(key, changes))
+        self._replaced.append(self.asserted.save(changes))
         self.asserted.change(key, changes)
-        self._note((key, _entries(changes)))
         return changed
 
     def clear(self) -> dict[GroundAtom, Change]:
         """Take back all that ids assert; return the atoms whose answer changed. Raises as ``apply`` does."""
+        self._steps.append(_Step())
         left = self.asserted.alone({UNKEYED, BACKGROUND})
         old, new = self.asserted.facts(), left.facts()
         changed = self._apply(
             {atom: new.get(atom) for atom in old if not same_value(old[atom], new.get(atom))}
         )
         self.asserted = left
-        self._note(None)
         return changed
 
     def _apply(self, facts: FactChanges) -> dict[GroundAtom, Change]:
@@ -103,25 +148,24 @@ class KeyedWorld:
         """Whether changes under which the hard rules cannot all hold wait."""
         return self.ground.keep_conflicts
 
-    def set_weights(self, text: str) -> dict[GroundAtom, Change]:
-        """Give the rules the weights of a model; return the atoms whose answer changed. Raises DataError."""
-        changed = self.ground.set_weights(self._parse(text))
+    def set_weights(self, weights: list[PlacedWeight]) -> dict[GroundAtom, Change]:
+        """Give the rules weights; return the atoms whose answer changed. Raises Unsolved."""
+        self._steps.append(_Step(weights=weights))
+        changed = self.ground.set_weights(weights)
         self.changed += len(changed)
-        self._note(text)
         return changed
 
-    def _note(self, step: _Step) -> None:
-        """Note a step. Now and then note the world instead, which then goes on as a resumed one does."""
-        self._since.append(step)
-        if len(self._since) >= max(RENEWAL, len(self.asserted) // SHARE):
-            texts = [step for step in self._since if isinstance(step, str)]
-            self._weights = texts[-1] if texts else self._weights
-            facts, self._arrays = self.ground.save()
-            self._waiting = [
-                (_entries(changes), _entries({x: facts.get(x) for x in changes}), reason, parts)
-                for changes, reason, parts in self.conflicts
-            ]
-            self._noted, self._since = self.asserted.save(), []
+    def _note(self) -> None:
+        """Note the world instead of the steps so far."""
+        for record in self._since:
+            for step in () if record.refused else record.steps:
+                self._weights = step.weights or self._weights
+        facts, self._arrays = self.ground.save()
+        self._waiting = [
+            (_entries(changes), _entries({x: facts.get(x) for x in changes}), reason, parts)
+            for changes, reason, parts in self.conflicts
+        ]
+        self._noted, self._since = self.asserted.save(), []
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return header and arrays of a checkpoint."""
@@ -129,12 +173,13 @@ class KeyedWorld:
             weights=self._weights,
             asserted=self._noted,
             waiting=self._waiting,
-            since=[*self._since],
+            since=self._since,
             changed=self.changed,
             touched=self.touched,
             not_learned=self.not_learned,
         )
-        return dict(saved), {f"{ARRAY}{name}": array for name, array in self._arrays.items()}
+        header = dict(saved) | {"since": msgspec.to_builtins(self._since)}
+        return header, {f"{ARRAY}{name}": array for name, array in self._arrays.items()}
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Become, from a new world, the one that was saved. Raises Misfit."""
@@ -148,7 +193,7 @@ class KeyedWorld:
         self._check(saved)
         try:
             if self._weights is not None:
-                self.ground.set_weights(self._parse(self._weights))
+                self.ground.set_weights(self._weights)
             self.asserted.restore(self._noted)
             facts: FactChanges = {**self.asserted.facts()}
             self._waiting = saved["waiting"]
@@ -161,23 +206,33 @@ class KeyedWorld:
             if self._noted:
                 present = {atom: x for atom in sorted(facts) if (x := facts[atom]) is not None}
                 self.ground.resume(present, self._arrays)
-            for step in saved["since"]:
-                if step is None:
-                    self.clear()
-                elif isinstance(step, str):
-                    self.set_weights(step)
-                else:
-                    self.change(step[0], _changes(step[1]))
+            for record in saved["since"]:
+                with suppress(_Refused), self.record():
+                    self._again(record)
         except (DataError, ModelError, Infeasible, Unsolved) as error:
             raise Misfit(str(error)) from None
         self.changed, self.touched = saved["changed"], saved["touched"]
         self.not_learned = saved.get("not_learned", 0)
 
+    def _again(self, record: _Record) -> None:
+        """Make the steps of a record again. Raises _Refused where they were taken back."""
+        try:
+            for step in record.steps:
+                if step.weights is not None:
+                    self.set_weights(step.weights)
+                elif step.facts is not None:
+                    self.change(step.key, _changes(step.facts))
+                else:
+                    self.clear()
+        except OnlinesrlError as error:
+            raise _Refused if record.refused else error from None
+        if record.refused:
+            raise _Refused
+
     def _check(self, saved: _Saved) -> None:
         """Raise Misfit where the facts of a checkpoint are none of the model's."""
-        facts: list[_Entry] = [
-            entry for step in saved["since"] if isinstance(step, tuple) for entry in step[1]
-        ]
+        steps = [step for record in saved["since"] for step in record.steps]
+        facts: list[_Entry] = [entry for step in steps for entry in step.facts or ()]
         for name, args, values, targets in saved["asserted"]:
             facts += [(name, args, value) for _, value in values]
             facts += [(name, args, TARGET) for _ in targets]

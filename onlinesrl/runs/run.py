@@ -16,7 +16,7 @@ from onlinesrl.core.example import Example, ambiguous_labels
 from onlinesrl.core.io.restoring import converted, restoring
 from onlinesrl.core.jit.decorators import told_of_compiling
 from onlinesrl.core.language import Program, check_costs, check_query, counted, language_of
-from onlinesrl.core.learner import Answered, Learner
+from onlinesrl.core.learner import Answered, ExampleLearner, Learner
 from onlinesrl.core.parallel.executors import Inline
 from onlinesrl.core.search_status import observed
 from onlinesrl.core.version import __version__
@@ -53,6 +53,7 @@ from onlinesrl.stream.sources.request_queue import Answerer, Requests
 from onlinesrl.stream.trainer import Rules, Trainer
 
 if TYPE_CHECKING:
+    from onlinesrl.logic.ground_world import GroundWorld
     from onlinesrl.runs.http.metrics import RunMonitor
 
 ALCHEMY = "alchemy"
@@ -66,7 +67,9 @@ ENDLESS = 1000
 # learners ----------------------------------------------------------------------------------------
 
 
-def make_learner(config: Config, program: Program | None = None, margins: bool = False) -> Learner:
+def make_learner(
+    config: Config, program: Program | None = None, margins: bool = False
+) -> ExampleLearner:
     """Return a learner of the configured model, or of another one, with the weights in its file."""
     language = config.language
     program = language.load(config.model, config.dialect) if program is None else program
@@ -101,16 +104,20 @@ def _of_world(config: Config, learner: Learner) -> Learner:
     """Return a learner that keeps one world, by the weights of another learner."""
     from onlinesrl.runs.world_learner import WorldLearner
 
-    language = config.language
+    language, weights = config.language, learner.weights.placed()
     program = language.load(config.model, config.dialect)
-    if config.learner.start is not None:
-        program = language.parse(learner.weights_text("", ""), "the starting weights", ALCHEMY)
     assert isinstance(config, MlnConfig | PslConfig)
     targets = config.targets if isinstance(config, MlnConfig) else config.inference.targets
+
+    def ground() -> GroundWorld:
+        world: GroundWorld = language.world(program, config.query, targets, config.inference)
+        if config.learner.start is not None:
+            world.set_weights(weights)
+        return world
+
+    schema = language.facts(program, config.query, targets)
     keep, facts = config.world == KEEP_CONFLICTS, background(config, program)
-    return WorldLearner(
-        language, program, config.query, targets, config.inference, keep, learner, facts
-    )
+    return WorldLearner(ground, schema, keep, learner, facts)
 
 
 def _has_state(path: Path) -> bool:
@@ -159,8 +166,7 @@ def trained_learner(config: Config, trained: Path, margins: bool = False) -> Lea
     """
     if _has_state(trained):
         saved = load_checkpoint(trained)
-        learner = make_learner(config, margins=margins)
-        learner = _of_world(config, learner) if config.world else learner
+        learner = new_learner(config) if config.world else make_learner(config, margins=margins)
         check_fingerprint(saved.path, _mismatch(config, learner, saved, ("model", "query")))
         with restoring(saved.path):
             learner.restore(saved.header["learner"], saved.arrays)

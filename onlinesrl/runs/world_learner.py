@@ -7,14 +7,13 @@ are those of any run.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import isnan, nan
 from typing import Any, NamedTuple, TypedDict
 
 from onlinesrl.core.background import Background
-from onlinesrl.core.engine import EngineSection
 from onlinesrl.core.errors import (
     DataError,
     ExampleError,
@@ -36,7 +35,6 @@ from onlinesrl.core.example import (
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.core.io.restoring import Natural, converted
-from onlinesrl.core.language import Language, Program
 from onlinesrl.core.learner import Item, Learner, Outcome, Prediction, Tally
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.logic.asserted_facts import FactChanges, Facts, Key
@@ -81,20 +79,18 @@ class _Parts(NamedTuple):
         return self.key != UNKEYED
 
 
-class WorldLearner(Learner):
+class WorldLearner:
     """A world of facts under a model, and the ``learner`` of its weights.
 
-    ``program`` is the model with the weights of the learner. ``targets`` is one of ``Language.targets``.
-    Changes under which the hard rules cannot all hold are refused, or wait: ``keep_conflicts``.
+    ``ground`` makes a world without facts, with the weights that the learner has now; ``schema`` says what
+    its facts may be. Changes under which the hard rules cannot all hold are refused, or wait:
+    ``keep_conflicts``.
     """
 
     def __init__(
         self,
-        language: Language,
-        program: Program,
-        query: Sequence[str],
-        targets: str,
-        inference: EngineSection,
+        ground: Callable[[], GroundWorld],
+        schema: FactSchema,
         keep_conflicts: bool,
         learner: Learner,
         background: Background,
@@ -106,19 +102,16 @@ class WorldLearner(Learner):
         self.seen = self.current = 0
         """Of updates of the weights, ``current`` is how many the answer has."""
 
-        def parse(text: str) -> Program:
-            return language.parse(text, "weights", "alchemy", alone=True)
-
         def new() -> KeyedWorld:
-            schema: FactSchema = language.facts(program, query, targets)
-            ground: GroundWorld = language.world(program, query, targets, inference)
-            return KeyedWorld(TransactionalWorld(ground, keep_conflicts), schema, parse)
+            return KeyedWorld(TransactionalWorld(ground(), keep_conflicts), schema)
 
         self._new = new
-        self._world = new()
+        self._world = self._new()
         self._figures = self._present_figures()
         """Of the world after the last step that ended."""
         self._background = background
+        decoder = ChangeDecoder()
+        self.decode, self.decode_all = decoder.decode, decoder.decode_all
 
     # the step ------------------------------------------------------------------------------------
 
@@ -148,7 +141,9 @@ class WorldLearner(Learner):
         background, self._background = self._background, Background()
         try:
             facts = self._facts(BACKGROUND, "evidence", background.atoms)
-            return self._changed(item, self._world.change(BACKGROUND, _merged(facts)))
+            with self._world.record():
+                begun = self._world.change(BACKGROUND, _merged(facts))
+            return self._changed(item, begun)
         except OnlinesrlError:  # the next record is then the first
             self._world, self._background = self._new(), background
             raise
@@ -158,15 +153,15 @@ class WorldLearner(Learner):
     ) -> tuple[WorldStep, Tally]:
         """Do what ``_change`` does, and also tell what the background has ``begun`` to change."""
         parts = self._parts(item)
-        before = self.save() if parts.labels else None
+        before = _copied(self.learner.save()) if parts.labels else None
         size = len(parts.facts) + len(parts.labels)
         with self.slowest.timing(item.id, size, lambda: "step"):
             try:
-                changed, tally, not_learned = self._apply(item, parts)
+                with self._world.record():
+                    changed, tally, not_learned = self._apply(item, parts)
             except OnlinesrlError:
                 if before is not None:
-                    self._world = self._new()
-                    self.restore(*before)
+                    self.learner.restore(*before)
                 raise
         add_changes(begun, changed)
         certificate = self._world.ground.certificate
@@ -194,8 +189,7 @@ class WorldLearner(Learner):
     ) -> tuple[dict[GroundAtom, Change], Tally, list[GroundAtom]]:
         """Change the world, and learn from the labels of atoms that are open without them.
 
-        Also return the labels of atoms that are neither open nor observed: these are only asserted. Raises
-        errors, after which part of the change may have been made if there are labels.
+        Also return the labels of atoms that are neither open nor observed: these are only asserted.
         """
         tally = Tally(routes={"incremental": 1})
         if isinstance(item, Truncation):
@@ -245,7 +239,7 @@ class WorldLearner(Learner):
                 raise Unsolved(reason)
             raise ExampleError(reason, next(iter(tally.errors)))
         if self.age > self.weights.updates // AGE:
-            add_changes(changed, self._world.set_weights(self.weights_text("", "")))
+            add_changes(changed, self._world.set_weights(self.weights.placed()))
             self.current = self.weights.updates
         return tally
 
@@ -415,10 +409,6 @@ class WorldLearner(Learner):
         """Return a file of weights."""
         return self.learner.weights_text(averaged, by)
 
-    def start(self, program: Any) -> list[str]:
-        """Refuse: a world is made with its weights."""
-        raise NotImplementedError
-
     def compile(self) -> float:
         """Compile the kernels of the learner, and those that a change of a small world needs."""
         seconds, started = self.learner.compile(), time.perf_counter()
@@ -429,17 +419,9 @@ class WorldLearner(Learner):
             for name, arity in schema.arities.items()
             if schema.listed or name not in schema.query
         }
-        with suppress(DataError, ModelError, Infeasible, Unsolved):
+        with suppress(DataError, ModelError, Infeasible, Unsolved), world.record():
             world.change(UNKEYED, facts)
         return seconds + time.perf_counter() - started
-
-    def decode(self, line: bytes) -> Example:
-        """Return the change of a line. Raises ExampleError."""
-        return ChangeDecoder().decode(line)
-
-    def decode_all(self, lines: Sequence[bytes]) -> list[Example | ExampleError]:
-        """Return the change of each line, or why it is none."""
-        return ChangeDecoder().decode_all(lines)
 
     def advice(self, examples: Sequence[Example]) -> list[str]:
         """Return none."""
@@ -449,14 +431,6 @@ class WorldLearner(Learner):
         """See ``Learner.complaints``; the learner of the weights has only seen parts of the world."""
         return []
 
-    def gain(self, start: State) -> Any:
-        """Refuse: a world is not cut into shards."""
-        raise NotImplementedError
-
-    def merge(self, gains: Sequence[Any], by_dual: bool) -> float:
-        """Refuse: a world is not cut into shards."""
-        raise NotImplementedError
-
 
 _KINDS = {
     DataError: "schema",
@@ -464,6 +438,12 @@ _KINDS = {
     Infeasible: "infeasible",
     Unsolved: "unsolved",
 }
+
+
+def _copied(saved: State) -> State:
+    """Return a saved state that does not change with its learner."""
+    header, arrays = saved
+    return header, {name: array.copy() for name, array in arrays.items()}
 
 
 def _rounded(value: float | None) -> float | None:

@@ -96,16 +96,29 @@ def test_targets_may_come_alone(world_run):
     assert [letter["line"] for letter in run.lines("deadletter.jsonl")] == [3]
 
 
+NOBODY = "!Good(x) v !Warns(x, x).\nGood(x) v !Warns(x, x).\n"
+
+
 @pytest.mark.parametrize("soft", [True, False])
-def test_a_run_that_stops_and_goes_on_gives_the_same_bits(world_run, monkeypatch, soft):
-    """Wherever it stops, between renewals of the world and after them."""
+def test_a_run_that_stops_and_goes_on_gives_the_same_bits(world_run, monkeypatch, tmp_path, soft):
+    """Wherever it stops, between renewals of the world and after them, and after records it refused."""
     monkeypatch.setattr(keyed_world, "RENEWAL", 7)
+    kind = "psl" if soft else "mln"
+    hard = "!Good(A) | !Warns(A, A) .\nGood(A) | !Warns(A, A) ." if soft else NOBODY
+    model = tmp_path / f"hard.{kind}"
+    model.write_text((world_changes.PSL if soft else world_changes.MLN) + hard)
     lines = changes(60, soft, 4)
-    run = world_run(lines, soft)
+    for n, record in enumerate([*lines[::5]]):
+        truth = {"Good": [{"args": ["abcdefgh"[n % 8]], "value": n % 2}]}
+        lines.insert(6 * n, {"id": f"refused {n}", "evidence": {"Warns": [["a", "a"]]}})
+        lines.insert(6 * n, {**record, "id": f"label {n}", "truth": truth})
+        lines[6 * n].pop("remove", None)
+    run = world_run(lines, soft, model=str(model), learner={"update": "cda2"})
     assert run.run() == 0, run.said
+    assert "cannot all hold" in str(run.lines("deadletter.jsonl"))
     unbroken = run.results()
     shutil.rmtree(run.output)
-    for until in (3, 7, 20, 33, 34):
+    for until in (3, 7, 20, 33, 34, 61):
         assert run.run("--until", str(until)) == 0, run.said
     assert run.run() == 0, run.said
     assert run.results() == unbroken
@@ -392,7 +405,8 @@ def test_a_label_that_cannot_be_learned_from_is_a_dead_letter(world_run):
 def test_truth_after_which_the_answer_is_not_found_has_taught_nothing(world_run, monkeypatch):
     pairs = [list(pair) for pair in zip("abcdef", "bcdefa", strict=True)]
     lines = [{"id": "begin", "evidence": {"Rates": pairs}}]
-    lines += [{"id": name, "truth": {"Good": [{"args": [name], "value": 0}]}} for name in "abcd"]
+    labels = {name: [{"args": [name], "value": int(name == "c")}] for name in "abcd"}
+    lines += [{"id": name, "truth": {"Good": label}} for name, label in labels.items()]
     keys = {"learner": {"update": "cda2"}}
     run, other = (
         world_run(lines, False, **keys),

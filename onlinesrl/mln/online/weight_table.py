@@ -20,12 +20,13 @@ from onlinesrl.core.kernels.averaging import HUGE, NORM, T
 from onlinesrl.core.online.averaged_weights import AveragedWeights
 from onlinesrl.core.online.update_rules import Cda2
 from onlinesrl.core.online.update_rules.rule import Update
+from onlinesrl.core.rule_instance import PlacedWeight
 from onlinesrl.mln.ground.constant_index import Domain
 from onlinesrl.mln.ground.model_index import Layout
 from onlinesrl.mln.ground.model_weights import ModelWeights
 from onlinesrl.mln.kernels import weight_lookup as k
 from onlinesrl.mln.kernels.ground_network import Network
-from onlinesrl.mln.lang.clausal_form import Clause
+from onlinesrl.mln.lang.clausal_form import Clause, clauses
 
 KEPT_SHARE = 0.9
 UNUSED = Cda2()
@@ -191,6 +192,13 @@ class WeightTable(ModelWeights, AveragedWeights):
         uses = self.arrays.uses.tolist()
         for place, clause, key in self.numbered():
             yield Entry(clause, key, averaged[place], uses[place])
+
+    def placed(self) -> list[PlacedWeight]:
+        """Return every weight by the number of its clause, of those of the program."""
+        every, averaged = enumerate(clauses(self.layout.plan.program)), self.averaged().tolist()
+        place = {id(c): next(n for n, other in every if other == c) for c in self.clauses}
+        numbered = self.numbered()
+        return [PlacedWeight(place[id(c)], key, averaged[n]) for n, c, key in numbered]
 
     # checkpoints ---------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from onlinesrl.core.example import show_ground_atom
 from onlinesrl.core.explain.conflict import Pattern, impossible, smallest_conflict
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError, shown
 from onlinesrl.core.io.restoring import Misfit
+from onlinesrl.core.rule_instance import PlacedWeight
 from onlinesrl.logic.ast import Program
 from onlinesrl.logic.atom_index import Change, GroundAtom
 from onlinesrl.logic.ground_world import Exchange
@@ -47,7 +48,7 @@ from onlinesrl.mln.inference.protocols import MapEngine, Marginals
 from onlinesrl.mln.inference.registry import map_engine, marginal_engine
 from onlinesrl.mln.lang.clausal_form import Clause
 from onlinesrl.mln.lang.evidence_weights import numbers_in, with_table
-from onlinesrl.mln.lang.reweighting import reweighed, weights_text
+from onlinesrl.mln.lang.reweighting import reweighed, weights_of, weights_text
 
 
 class StateCertificate(NamedTuple):
@@ -182,6 +183,10 @@ class MlnWorld:
         """See ``GroundWorld``."""
         return _State({atom: self.fact(atom) for atom in atoms}, self._grounder, self._reweighed)
 
+    def go_back(self, facts: Mapping[GroundAtom, float | None], states: Sequence[_State]) -> None:
+        """See ``GroundWorld``; the answer follows from the facts."""
+        self.apply(facts)
+
     def remade(self, state: _State) -> MlnWorld:
         """See ``GroundWorld``; the facts of other atoms are those of the step."""
         before, grounder, weighted = state
@@ -304,17 +309,21 @@ class MlnWorld:
         self._reweighed = []
         return changed
 
-    def set_weights(self, program: Program) -> dict[GroundAtom, Change]:
-        """Give the rules the weights of a file of weights; return the open atoms whose value changed.
-
-        Raises DataError where the two do not fit, and Unsolved. Then nothing has changed.
-        """
+    def weights_of(self, program: Program) -> list[PlacedWeight]:
+        """Return the weights of a file of weights. Raises DataError where it does not fit the rules."""
         if self._by_evidence:
             raise DataError(
                 "some weights of this model come from evidence, which no file of weights has"
             )
+        return weights_of(self._grounder.plan.program, program)
+
+    def set_weights(self, weights: Iterable[PlacedWeight]) -> dict[GroundAtom, Change]:
+        """Give the rules weights; return the open atoms whose value changed.
+
+        Raises Unsolved. Then nothing has changed.
+        """
         grounder, old = self._grounder, self._grounder.weights
-        clauses = reweighed(grounder.plan.program, program)
+        clauses = reweighed(grounder.plan.program, weights)
         new = grounder.weights_as(clauses)
         rows = {k: row for k, row in self._rows.items() if old[row.clause] != new[row.clause]}
         grounder.weights = new

@@ -29,6 +29,7 @@ from onlinesrl.core.io.restoring import LARGE, MOST, Expected, Misfit, restored
 from onlinesrl.core.kernels.averaging import DUAL, T
 from onlinesrl.core.online.averaged_weights import LearnedWeights
 from onlinesrl.core.online.update_rules.rule import Update
+from onlinesrl.core.rule_instance import PlacedWeight
 from onlinesrl.psl.lang.ast import LARGEST, PslProgram, PslRule, with_weights
 from onlinesrl.psl.lang.text import show_unweighted
 
@@ -143,6 +144,11 @@ class RuleWeights(LearnedWeights):
                 seen[text] += 1
                 key = (f"the {seen[text]}.",) if seen[text] > 1 else ()
                 yield RuleWeight(text, weight, uses, key, *key)
+
+    def placed(self) -> list[PlacedWeight]:
+        """Return every weight by the number of its rule."""
+        numbered = enumerate(zip(self.program.rules, self.averaged().tolist(), strict=True))
+        return [PlacedWeight(n, (), w) for n, (rule, w) in numbered if rule.weight is not None]
 
     def trained(self) -> PslProgram:
         """Return the program with the weights that predict."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import DataError, Infeasible
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError, shown
 from onlinesrl.core.io.restoring import LARGE, Expected, Misfit, restored
+from onlinesrl.core.rule_instance import PlacedWeight
 from onlinesrl.logic.atom_index import Change, GroundAtom
 from onlinesrl.logic.ground_world import Exchange
 from onlinesrl.psl.explain.explanation import balance, reasons_of
@@ -144,6 +145,16 @@ class PslWorld:
         facts = {atom: self.fact(atom) for atom in atoms}
         return _State(facts, self._grounder, self._program, self._replaced)
 
+    def go_back(self, facts: Mapping[GroundAtom, float | None], states: Sequence[_State]) -> None:
+        """See ``GroundWorld``; the next step reports values that are others than before."""
+        told = {atom: x for state in reversed(states) for atom, x in state.replaced.items()}
+        self._replaced = {}
+        self.apply(facts)
+        for atom, value in {**self._replaced, **told}.items():
+            if not isnan(value):
+                self._reported[self._grounder.listed.number(atom)] = value
+        self._all_due = True
+
     def remade(self, state: _State) -> PslWorld:
         """See ``GroundWorld``; the facts of other atoms are those of the step.
 
@@ -219,23 +230,30 @@ class PslWorld:
         """The program with the present weights."""
         return show_program(self._program)
 
-    def set_weights(self, program: PslProgram) -> dict[GroundAtom, Change]:
-        """Give the rules the weights of a file of weights; return the targets whose value changed.
-
-        Raises DataError where the two do not fit; then nothing has changed.
-        """
+    def weights_of(self, program: PslProgram) -> list[PlacedWeight]:
+        """Return the weights of a file of weights. Raises DataError where it does not fit the rules."""
         weighted = dict[PslRule, list[PslRule]]()
         for rule in program.rules:
             weighted.setdefault(_unweighted(rule), []).append(rule)
-        rules = list[PslRule]()
-        for rule in self._program.rules:
+        weights = list[PlacedWeight]()
+        for n, rule in enumerate(self._program.rules):
             if not (same := weighted.get(_unweighted(rule))):
                 raise DataError(f"{program.file}: no weight fits the rule `{rule.text}`")
-            rules.append(replace(rule, weight=same.pop(0).weight))
+            if (weight := same.pop(0).weight) is not None:
+                weights.append(PlacedWeight(n, (), weight))
         for others in weighted.values():
             for rule in others:
                 line = f"{program.file}, line {rule.position.line}"
                 raise DataError(f"{line}: no rule of the world fits `{rule.text}`")
+        return weights
+
+    def set_weights(self, weights: Iterable[PlacedWeight]) -> dict[GroundAtom, Change]:
+        """Give the rules weights; return the targets whose value changed."""
+        present = {n: weight for n, _, weight in weights}
+        rules = (
+            rule if rule.weight is None else replace(rule, weight=present.get(n, rule.weight))
+            for n, rule in enumerate(self._program.rules)
+        )
         self._program = replace(self._program, rules=tuple(rules))
         self._grounder.reweigh(self._program)
         self.touched = 0

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from onlinesrl.core.io.restoring import Misfit
+from onlinesrl.core.learner import Mergeable
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.core.parallel.executors import Pool
 from onlinesrl.stream.distributed.file_splits import START, Cut
@@ -102,7 +103,9 @@ class Rounds(Trainer):
         self.state.position = {**position, "shards": positions}
         written = None
         if gains := [result.gain for result in results if result.gain is not None]:
-            share = self.state.learner.merge(gains, distribution.by_dual)
+            learner = self.state.learner
+            assert isinstance(learner, Mergeable)
+            share = learner.merge(gains, distribution.by_dual)
             self.state.position |= {"rounds": position["rounds"] + 1, "share": share}
             written = self.write_metrics()
         self.drained = not any(at is not None for at in positions)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from onlinesrl.core.errors import DataError, ExampleError, printable
 from onlinesrl.core.example import Example
-from onlinesrl.core.learner import Learner, Tally
+from onlinesrl.core.learner import ExampleLearner, Tally
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.stream.crash_notes import CrashNote
 from onlinesrl.stream.dead_letters import letter
@@ -53,7 +53,7 @@ class Learned:
 
 
 def learn(
-    learner: Learner,
+    learner: ExampleLearner,
     state: State,
     reader: ExampleReader,
     position: SourcePosition,
@@ -89,7 +89,7 @@ def learn(
 
 
 def _step(
-    learner: Learner,
+    learner: ExampleLearner,
     part: Sequence[Decoded],
     learned: Learned,
     recent: Shown,

@@ -86,7 +86,8 @@ def test_after_every_step_the_best_state_and_the_bits_of_a_cold_world(case, data
                 step = partial(world.set_model, later.program)
             case "weights":
                 later = Changed(other_weights(choose, present.program), case)
-                step = partial(world.set_weights, parse(alchemy_text(later.program)))
+                placed = world.weights_of(parse(alchemy_text(later.program)))
+                step = partial(world.set_weights, placed)
         defined = world_of(later, new, listed)
         expected = best(defined)
         if expected is None:
