@@ -164,9 +164,7 @@ def first_examples(
     if not most:
         return first
     source = config.source.model_copy(update={"patience": CHECK_PATIENCE})
-    reader = make_reader(config.model_copy(update={"source": source}))
-    if reader.decoder.form is not None:
-        reader.decoder.form.names = names
+    reader = make_reader(config.model_copy(update={"source": source}), names=names)
     for record, content in chain.from_iterable(reader.read()):
         name = str(content.id) if isinstance(content, Example | Label) else ""
         if isinstance(content, Label):

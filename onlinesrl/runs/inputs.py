@@ -19,6 +19,7 @@ from onlinesrl.runs.console import warn
 from onlinesrl.stream.decoding import Decoder, ExampleReader, RecordDecoder
 from onlinesrl.stream.distributed.splits import cut as cut_shards
 from onlinesrl.stream.group_filter import Choice
+from onlinesrl.stream.optional_names import OptionalNames
 from onlinesrl.stream.record_form import RecordForm
 from onlinesrl.stream.run_folder import RunFolder
 from onlinesrl.stream.source import Source, SourceContext, SourceSection
@@ -35,17 +36,19 @@ def make_reader(
     stopping: Stopping = lambda: False,
     decoder: Decoder | None = None,
     made: Callable[[SourceContext, RecordDecoder], Source] | None = None,
+    names: OptionalNames | None = None,
 ) -> ExampleReader:
     """Return the reader of the configured source; with a run folder, it keeps notes there.
 
     The source is ``made`` otherwise where requests of clients take its place. The ``decoder``, a learner, is
-    not used where labels come separately: an example that waits for its label stays whole.
+    not used where labels come separately: an example that waits for its label stays whole. ``names`` looks
+    at the names of the records that are mapped.
     """
     source, labels = config.source, config.labels
     topics = [labels.topic] if labels is not None and labels.topic is not None else []
     retention = config.limits.retention_bytes
     setting = SourceContext(
-        folder, until, stopping, warn, topics, source.max_bytes, config.batch, retention
+        folder, until, stopping, warn, topics, source.max_bytes, config.batch, retention, names
     )
     records = record_decoder(config, source.form(setting), decoder)
     if made is not None:

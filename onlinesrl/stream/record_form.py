@@ -69,7 +69,7 @@ class RecordForm:
 
     Without a ``mapper`` a decoded record is an example as it is. ``say`` gets a message, once, for a name of
     an optional rule that is no column of a file, or no field of a schema, and for a row with the id of an
-    earlier one. ``names``, if set, looks at the names of all records instead.
+    earlier one. ``names`` looks at the names of all records instead.
     """
 
     def __init__(
@@ -77,14 +77,16 @@ class RecordForm:
         mapper: Mapper | None,
         values: Values | None = None,
         envelope: str | None = None,
+        encoding: str = UTF_8,
         say: Callable[[str], object] | None = None,
+        names: OptionalNames | None = None,
     ) -> None:
         self.mapper = mapper
         self.values = values or JsonValues()
         self.envelope = envelope
-        self.encoding = UTF_8
+        self.encoding = encoding
         self.say = say
-        self.names: OptionalNames | None = None
+        self.names = names
         self._schemas = set[object]()
         self._said = set[tuple[str, str, str]]()
         self._rows: dict[str, tuple[int, int]] | None = None if say is None else {}

@@ -11,7 +11,9 @@ from pydantic import field_validator
 from onlinesrl.core.errors import ConfigError, DataError
 from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import Count, Files, Groups, duration
+from onlinesrl.stream.csv_rows import UTF_8
 from onlinesrl.stream.mapping import Mapper, MappingSection
+from onlinesrl.stream.optional_names import OptionalNames
 from onlinesrl.stream.record_form import RecordForm, Values
 from onlinesrl.stream.records import Record
 
@@ -47,6 +49,7 @@ class SourceContext(NamedTuple):
     ``folder`` is the run folder; None outside a run. ``until`` is the value of ``--until``.
     ``stopping`` tells whether the run was asked to stop. ``labels`` are the topics of labels;
     ``max_bytes``, ``batch`` and ``retention`` (limits.retention_bytes) are those of the configuration.
+    ``names`` looks at the names of all records that are mapped.
     """
 
     folder: RunFolder | None
@@ -57,6 +60,7 @@ class SourceContext(NamedTuple):
     max_bytes: int
     batch: int
     retention: int | None = None
+    names: OptionalNames | None = None
 
 
 class Batch(NamedTuple):
@@ -213,7 +217,13 @@ class SourceSection(Section):
         if self.mapping is None and self.envelope is None and values is None:
             return None
         mapper = None if self.mapping is None else Mapper(self.mapping)
-        return RecordForm(mapper, values, self.envelope, say=setting.say if setting else None)
+        say, names = (None, None) if setting is None else (setting.say, setting.names)
+        return RecordForm(mapper, values, self.envelope, self.rows_encoding, say, names)
+
+    @property
+    def rows_encoding(self) -> str:
+        """In which encoding rows of text are."""
+        return UTF_8
 
     def values(self, setting: SourceContext | None) -> Values | None:
         """Return what decodes records; None where they are JSON."""

@@ -223,7 +223,7 @@ def _validate(root: type[R], tree: Tree, values: Any) -> R | None:
             reason = f"{spelled(key)}: not for {language.name}; leave it out"
             tree.problems.append(tree.key_place(key).problem(reason))
     try:
-        config = root.model_validate(values)
+        return root.model_validate(values, context=tree)
     except ValidationError as error:
         online = issubclass(root, Config)
         other: type[Root] = batch_root(values) if online else run_root(values)
@@ -240,8 +240,6 @@ def _validate(root: type[R], tree: Tree, values: Any) -> R | None:
         ]
         tree.problems += [p for p in problems if (p.file, p.line, p.column) not in reported]
         return None
-    config._tree = tree
-    return config
 
 
 def _n_strange(root: type[Root], values: Any) -> int:

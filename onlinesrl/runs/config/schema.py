@@ -162,6 +162,10 @@ class Root(Section):
     """the rules, an .mln or a .psl file."""
     _tree: Tree | None = PrivateAttr(default=None)
 
+    def model_post_init(self, context: Tree | None) -> None:
+        """Take the tree of the text that is validated, if there is one."""
+        self._tree = context
+
     @property
     def language(self) -> Language:
         """The language of the model."""

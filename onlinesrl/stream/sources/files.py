@@ -29,7 +29,6 @@ from onlinesrl.core.io.config_types import STDIN, Inputs, Name
 from onlinesrl.core.io.restoring import Natural
 from onlinesrl.stream.csv_rows import SUFFIXES, UTF_8
 from onlinesrl.stream.kafka.config import Brokers
-from onlinesrl.stream.record_form import RecordForm
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import OutputFile
 from onlinesrl.stream.source import IteratedSource, Sections, Source, SourceContext, SourceSection
@@ -515,12 +514,10 @@ class FileSection(Brokers, SourceSection):
         if self.encoding != UTF_8 and not any(is_rows(str(path)) for path in self.path):
             raise ValueError("source.encoding: of rows of CSV; leave it out where there are none")
 
-    def form(self, setting: SourceContext | None = None) -> RecordForm | None:
-        """See ``SourceSection.form``."""
-        form = super().form(setting)
-        if form is not None:
-            form.encoding = self.encoding
-        return form
+    @property
+    def rows_encoding(self) -> str:
+        """See ``SourceSection.rows_encoding``."""
+        return self.encoding
 
     @property
     def uncut(self) -> str | None:
