@@ -181,10 +181,6 @@ class IndexedAtoms(IndexedRows):
             self._atom[number] = None
         return gone
 
-    def mentioned(self) -> Ints:
-        """Return the numbers of the constants of listed atoms and of those that stay."""
-        return np.flatnonzero(self._mentions)
-
     def _interned(self, names: Collection[str]) -> Ints:
         """Return the numbers of constants, new ones as well."""
         of, new = self._constant, list[str]()

@@ -40,7 +40,6 @@ from onlinesrl.psl.ground.form_assembly import (
     Assembled,
     Assembler,
     Joined,
-    Listing,
     NumberedAtoms,
     RuleError,
     broken,
@@ -50,7 +49,6 @@ from onlinesrl.psl.ground.grounder import MOST, rows_of
 from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF, united
 from onlinesrl.psl.ground.join_plan import RulePlan, pinned_plan, plan_form, plan_program
 from onlinesrl.psl.ground.memory_joins import (
-    ArrayJoins,
     CompiledPlan,
     compile_plan,
     failure_of,
@@ -58,7 +56,6 @@ from onlinesrl.psl.ground.memory_joins import (
 )
 from onlinesrl.psl.ground.rule_trace import bound
 from onlinesrl.psl.lang.ast import Number, PslProgram
-from onlinesrl.psl.lang.data import AtomTable, Database, Relation, no_atoms
 from onlinesrl.psl.lang.linear_form import LinearTerm
 from onlinesrl.psl.lang.model import Functions
 from onlinesrl.psl.lang.text import show_unweighted
@@ -144,7 +141,9 @@ class IncrementalGrounder:
         self.plans = dict(enumerate(plans)) if old is None else old._renumbered(plans)
         made = {n: compile_plan(plan, False, _keys_atom(plan)) for n, plan in self.plans.items()}
         pins = _pinned(self.plans, self._opened)
+        roots = {number: _roots(plan) for number, plan in self.plans.items()}
         every = [*made.values(), *(compiled for _, compiled, _, _ in pins)]
+        every += [compiled for of_plan in roots.values() for compiled in of_plan.values()]
         widths = [0] * (max(self.plans, default=-1) + 1)
         for number, plan in self.plans.items():
             widths[number] = len(plan.outer)
@@ -155,6 +154,10 @@ class IncrementalGrounder:
             widths += old._rules.widths[len(widths) :]
             self.listed, self._rules = old.listed.under_plans(*asked), old._rules.under(widths)
         self._made = {number: self._bound(compiled) for number, compiled in made.items()}
+        self._roots = {
+            number: {atom: self._bound(compiled) for atom, compiled in of_plan.items()}
+            for number, of_plan in roots.items()
+        }
         self._pins: dict[int, list[_Pin]] = {}
         for atom, compiled, slots, numbers in pins:
             loops = begin(compiled, np.zeros(1, np.int64), np.zeros(1, np.uint8))
@@ -187,7 +190,7 @@ class IncrementalGrounder:
         other = IncrementalGrounder(program, opened, functions, skip, self)
         new = [number for number in other.plans if number not in self.plans]
         none = np.empty(0, np.int64)
-        pieces = [*other._whole(new)]
+        pieces = [*map(other._whole, new)]
         rows, _, _ = other._numbered(pieces, [])
         gone = [other._rules.numbers(number) for number in self.plans if number not in other.plans]
         lost = np.concatenate([none, *gone])
@@ -283,7 +286,8 @@ class IncrementalGrounder:
             relation = facts.relation[gone].astype(np.int64)
             facts.remove(gone)
             self._undo = self._undo._replace(removed=gone, relation=relation)
-            pieces = [*(self._made_of(*item) for item in keys.items()), *self._whole(everything)]
+            pieces = [self._made_of(*item) for item in keys.items()]
+            pieces += map(self._whole, everything)
         except (RuleError, Infeasible):
             self.undo()
             raise
@@ -354,15 +358,38 @@ class IncrementalGrounder:
 
     def _made_of(self, number: int, keys: Ints32) -> _Piece:
         """Make the ground rules of keys. Raises RuleError."""
+        plan, joined = self.plans[number], self._joined(number, keys)
+        piece = self._assembler_of(keys.shape[1]).assemble(plan, joined)
+        return number, keys, self._sound(number, keys, piece)
+
+    def _whole(self, number: int) -> _Piece:
+        """Make all ground rules of a plan, by joins that begin at its smallest relation. Raises RuleError."""
+        facts, roots, outer = self.listed, self._roots[number], self.plans[number].outer
+        if not roots:
+            return self._made_of(number, np.empty((0, 1), np.int32))
+        relations = {atom: facts.relation_of[atom.predicate] for atom in roots}
+        first = min(roots, key=lambda atom: facts.size(relations[atom]))
+        facts.list_rows(relations[first], facts.numbers(relations[first]))
+        compiled = roots[first]
+        plan = compiled.plan
+        joined = self._rows(compiled, begin(compiled, np.zeros(1, np.int64), np.zeros(1, np.uint8)))
+        keys: Ints32 = joined.bindings[[plan.variables.index(name) for name in outer]]
+        group: Ints32 = np.arange(keys.shape[1], dtype=np.int32)
+        if plan.form.summations:
+            keys, inverse = np.unique(keys, axis=1, return_inverse=True)
+            group = inverse.reshape(len(group)).astype(np.int32)
         assembler = self._assembler_of(keys.shape[1])
-        piece = assembler.assemble(self.plans[number], self._joined(number, keys))
+        piece = assembler.assemble(plan, Joined(joined.atoms, joined.bindings, group))
         return number, keys, self._sound(number, keys, piece)
 
     def _joined(self, number: int, keys: Ints32) -> Joined:
         """Return the rows of keys. Raises RuleError."""
-        plan, compiled = self.plans[number], self._made[number]
         self.listed.list_keys(keys)
-        loops = _begin(compiled, keys)
+        return self._rows(self._made[number], _begin(self._made[number], keys))
+
+    def _rows(self, compiled: CompiledPlan, loops: kernel.Loops) -> Joined:
+        """Return all rows of a plan. Raises RuleError."""
+        plan = compiled.plan
         atoms, bindings = [loops.atom[1:, None][:, :0]], [loops.binding[:, None][:, :0]]
         for chunk in self._run(compiled, loops):
             atoms.append(chunk[0])
@@ -425,39 +452,6 @@ class IncrementalGrounder:
         atoms, assembler = self._assembler[every]
         atoms.worlds = worlds
         return assembler
-
-    def _whole(self, numbers: Sequence[int]) -> Iterator[_Piece]:
-        """Make all ground rules of these plans. Raises RuleError."""
-        if not numbers:
-            return
-        database, atoms, constants = _database(self.listed)
-        listing = Listing(database)
-        listing.opened = self._opened
-        targets = np.concatenate([np.empty(0, np.int64), *_targets(database.relations, atoms)])
-        sizes, plans = listing.sizes(), [self.plans[number] for number in numbers]
-        plans = [plan_form(plan.form, plan.clause, sizes) for plan in plans]
-        compiled = [compile_plan(plan, with_worlds=False) for plan in plans]
-        executor = ArrayJoins(compiled, listing, False, MOST, self._skip)
-        for place, (number, plan) in enumerate(zip(numbers, plans, strict=True)):
-            for joined in executor.join(place):
-                chosen = listed(plan, joined, self._opened) if self._skip else joined
-                keys, group = _groups(plan, self.plans[number].outer, chosen, listing)
-                numbered = NumberedAtoms(
-                    listing.constants,
-                    listing.value,
-                    listing.variable,
-                    keys.shape[1],
-                    listing.n_variables,
-                )
-                grouped = Joined(chosen.atoms, chosen.bindings, group)
-                piece = Assembler(numbered, self._functions).assemble(plan, grouped)
-                forms = replace(
-                    piece.forms, variable=targets[piece.forms.variable].astype(np.int32)
-                )
-                named = constants[keys].astype(np.int32)
-                yield number, named, self._sound(number, named, replace(piece, forms=forms))
-            for failure in executor.failures.values():
-                raise RuleError(failure)
 
     def _numbered(
         self, pieces: Sequence[_Piece], everything: Sequence[int]
@@ -540,6 +534,15 @@ def _begin(compiled: CompiledPlan, keys: Ints32) -> kernel.Loops:
     return begin(compiled, np.zeros(n, np.int64), np.zeros(n, np.uint8))
 
 
+def _roots(plan: RulePlan) -> dict[Atom, CompiledPlan]:
+    """Return the plans of all ground rules that begin with the rows of each joined atom."""
+    result = dict[Atom, CompiledPlan]()
+    for atom in (term.atom for term in plan.form.joins + plan.form.sums):
+        names = [leaf.name for leaf in terms(atom) if isinstance(leaf, Variable)]
+        result[atom] = compile_plan(plan_form(plan.form, plan.clause, given=names), False, atom)
+    return result
+
+
 def _around(plan: RulePlan) -> CompiledPlan:
     """Return the plan that leads from keys to all atoms of their ground rules, whatever their values are."""
     form = plan.form
@@ -573,58 +576,3 @@ def _pinned(
 def _keys_atom(plan: RulePlan) -> Atom:
     """Return the atom of keys: the number of the key, and the outer variables."""
     return Atom(WORLD, (Variable(WORLD), *map(Variable, plan.outer)))
-
-
-def _database(listed: IndexedAtoms) -> tuple[Database, Ints, Ints]:
-    """Return listed atoms as a database.
-
-    Returns also the numbers of its atoms, predicate by predicate with observed ones before targets, and
-    those of its constants.
-    """
-    constants = listed.mentioned()
-    place = np.zeros(len(listed.constants), np.int32)
-    place[constants] = np.arange(len(constants))
-    relations, numbers = {}, [np.empty(0, np.int64)]
-    for relation, name in enumerate(listed.predicates):
-        every, arity = listed.numbers(relation), listed.widths[relation]
-        is_target = listed.variable[every] >= 0
-        parts = every[~is_target], every[is_target]
-        observed, targets = (
-            AtomTable(place[listed.cells(part)[:arity]], listed.value[part]) for part in parts
-        )
-        relations[name] = Relation(observed, targets, no_atoms(arity))
-        numbers += parts
-    names = tuple([listed.constants[n] for n in constants.tolist()])
-    return Database(names, relations), np.concatenate(numbers), constants
-
-
-def _targets(relations: Mapping[str, Relation], atoms: Ints) -> Iterator[Ints]:
-    """Yield the numbers of the targets of each predicate, from those of all atoms of a listing."""
-    begin = 0
-    for relation in relations.values():
-        begin += len(relation.observed)
-        yield atoms[begin : begin + len(relation.targets)]
-        begin += len(relation.targets)
-
-
-def _groups(
-    plan: RulePlan, outer: Sequence[str], joined: Joined, listing: Listing
-) -> tuple[Ints32, Ints32]:
-    """Return the constants of the outer variables [outer, n] of ground rules, and that of each row."""
-    columns = list[Ints32]()
-    for name in outer:
-        atom, place, column = next(
-            (atom, place, column)
-            for place, atom in enumerate(term.atom for term in plan.form.joins + plan.form.sums)
-            for column, term in enumerate(atom.terms)
-            if isinstance(term, Variable) and term.name == name
-        )
-        rows = joined.atoms[place] - listing.base[atom.predicate]
-        columns.append(listing.columns[atom.predicate][column][rows])
-    n = joined.atoms.shape[1]
-    group: Ints32 = np.arange(n, dtype=np.int32)
-    table = np.array(columns, np.int32).reshape(len(columns), n)
-    if not plan.form.summations:
-        return table, group
-    unique, inverse = np.unique(table, axis=1, return_inverse=True)
-    return unique, inverse.reshape(n).astype(np.int32)
