@@ -8,6 +8,10 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pytest
+
+from onlinesrl.core.errors import OnlinesrlError
+
 
 def check(path: Path, answer: Callable[[str], str]) -> None:
     """Compare the answers to all inputs of a file with those that stand there."""
@@ -21,3 +25,10 @@ def compare(path: Path, answers: Mapping[str, str]) -> None:
     if os.environ.get("GOLDEN"):
         path.write_text(found, encoding="utf-8")
     assert found == path.read_text(encoding="utf-8")
+
+
+def refusal(call: Callable[[], object]) -> str:
+    """Return what the error says that a call raises."""
+    with pytest.raises(OnlinesrlError) as caught:
+        call()
+    return str(caught.value)
