@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib import import_module
 from itertools import cycle
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -19,6 +20,7 @@ from onlinesrl.core.errors import OnlinesrlWarning
 from onlinesrl.library.estimators.estimator import Estimator
 from onlinesrl.mln.kernels.chain_crf import Chains
 from onlinesrl.mln.online.chain_weights import ChainWeights
+from tests.support.golden import check
 
 X = [
     [{"word": "In", "title": True}, {"word": "Rome", "title": True, "length": 0.4}, {"word": "."}],
@@ -350,74 +352,29 @@ def test_weights_of_samples_are_refused_with_a_reason(cls: Any, samples: Any, la
 # mistakes ------------------------------------------------------------------------------------------
 
 NAN = float("nan")
-COMMON: list[tuple[Any, Any, str]] = [
-    ("abc", None, "X is a str, expected a list of samples"),
-    ([], [], "X has 0 samples, expected at least 1"),
-    (None, None, "X is a NoneType"),
-]
-BAD_TAGGER: list[tuple[Any, Any, str]] = [
-    (X, Y[:2], "X has 3 samples, but y has 2"),
-    (X, [*Y[:1], ["O"], []], "sample 1 has 2 positions, but 1 labels"),
-    (X, [Y[0], ["O", NAN], []], "sample 1, position 1: the label is nan"),
-    (
-        X,
-        [Y[0], ["O", None], []],
-        "sample 1, position 1: the label is None; leave the sample out, or",
-    ),
-    (X, ["OPO", "NO", ""], "sample 0: its y is a str"),
-    (X, None, "y is None"),
-    ([X[0], [{"new": "1", "n": NAN}]], [Y[0], ["O"]], "sample 1, position 0: feature 'n' is nan"),
-    ([X[0], [{"n": float("inf")}]], [Y[0], ["O"]], "feature 'n' is inf, expected a finite number"),
-    ([[{"n": 10**400}]], [["O"]], "expected a finite number"),
-    ([[{"n": None}]], [["O"]], "sample 0, position 0: feature 'n' is None"),
-    ([[{3: True}]], [["O"]], "the name of a feature is 3, expected a string"),
-    ([[["a", 3]]], [["O"]], "the name of a feature is 3, expected a string"),
-    (
-        [["word"]],
-        [["O"]],
-        "sample 0, position 0: it is a str, expected a mapping of features or a list",
-    ),
-    ([3], [["O"]], "sample 0 is a int, expected a list of positions"),
-    (np.zeros((2, 2)), [["O"] * 2] * 2, "sample 0, position 0: it is a float"),
-    ([[{}, {}]], [[3, "3"]], "y has the labels 3 and '3', which are the same constant"),
-    (
-        [X[0], [{"big": 1e300}]],
-        [Y[0], ["PLACE"]],
-        "feature 'big' is 1e+300, expected a finite number",
-    ),
-]
-BAD_LINKED: list[tuple[Any, Any, str]] = [
-    (GRAPHS, CLASSES[:2], "X has 3 samples, but y has 2"),
-    ([([{"a": "b"}], [])], [["x", "y"]], "sample 0 has 1 things, but 2 labels"),
-    ([GRAPHS[0], ([{"n": NAN}], [])], [CLASSES[0], ["x"]], "sample 1, thing 0: feature 'n' is nan"),
-    ([([{"n": "b"}], [(0, 1)])], [["x"]], "sample 0, link 0 is (0, 1), expected (i, j)"),
-    ([([{"n": "b"}], [(0, 0, 3)])], [["x"]], "sample 0, link 0 is (0, 0, 3), expected (i, j)"),
-    ([([{"n": "b"}],)], [["x"]], "sample 0 has 1 parts, expected two: things and links"),
-    ([([{}, {}], [])], [[3, "3"]], "y has the labels 3 and '3', which are the same constant"),
-]
-BAD = [(srl.SequenceTagger, *bad) for bad in COMMON + BAD_TAGGER]
-BAD += [(srl.LinkedClassifier, *bad) for bad in COMMON + BAD_LINKED]
 
 
-@pytest.mark.parametrize(("cls", "samples", "labels", "message"), BAD)
-def test_a_mistake_is_named_and_changes_nothing(
-    cls: Any, samples: Any, labels: Any, message: str
-) -> None:
-    of = {made: (x, y) for made, x, y in MADE}[cls]
-    estimator = cls().fit(*of)
-    before = state(estimator)
-    for learn in (estimator.fit, estimator.partial_fit):
-        with pytest.raises(srl.InputError) as error:
-            learn(samples, labels)
-        assert message in str(error.value)
-        assert isinstance(error.value, ValueError)
-        assert state(estimator) == before
-    assert estimator.predict(of[0]) == cls().fit(*of).predict(of[0])
-    fresh = cls()
-    with pytest.raises(srl.InputError):
-        fresh.partial_fit(samples, labels)
-    assert not hasattr(fresh, "learned_")
-    assert state(estimator.partial_fit(*of)) == state(cls().fit(*of).partial_fit(*of))
+def test_a_mistake_is_named_and_changes_nothing() -> None:
+    made = {cls: (x, y) for cls, x, y in MADE}
+
+    def learn(given: str) -> str:
+        cls, samples, labels = eval(given, {**vars(srl), **globals()})
+        of, estimator = made[cls], cls().fit(*made[cls])
+        before, said = state(estimator), set()
+        for call in (estimator.fit, estimator.partial_fit):
+            with pytest.raises(srl.InputError) as error:
+                call(samples, labels)
+            said.add(str(error.value))
+            assert isinstance(error.value, ValueError)
+            assert state(estimator) == before
+        fresh = cls()
+        with pytest.raises(srl.InputError):
+            fresh.partial_fit(samples, labels)
+        assert not hasattr(fresh, "learned_")
+        assert state(estimator.partial_fit(*of)) == state(cls().fit(*of).partial_fit(*of))
+        return " | ".join(sorted(said))
+
+    check(Path(__file__).parent / "golden" / "samples.txt", learn)
 
 
 def test_an_interrupt_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
