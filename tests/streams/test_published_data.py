@@ -9,6 +9,7 @@ import pytest
 
 import onlinesrl as srl
 from onlinesrl.core.example import decode
+from tests.support.golden import check
 from tests.support.paths import SHARED
 from tests.support.stream_scripts import PAPERS, converted, ground, refusal
 
@@ -301,84 +302,26 @@ def test_the_real_documents_and_opinions(tmp_path: Path) -> None:
 
 # mistakes ------------------------------------------------------------------------------------------
 
-BAD: list[tuple[str, dict[str, str], str]] = [
-    *(
-        ("citeseer", {"fold1/test/test_facts.txt": FACTS.lstrip() + line}, f"27: {said}")
-        for line, said in (
-            ("token(tx,p00,b1007", "expected an atom such as `professor(person5).`"),
-            ("token(tx,p00).", "expected token(token, position, citation)"),
-            ("words(tx,p00,b1007).", "expected token(token, position, citation)"),
-            (
-                "infield_ftitle(b1007_p99).",
-                "expected token(token, position, citation), a feature, or a field",
-            ),
-            ("token(tx,p00,b9001).", "expected a citation such as b0295"),
-            (
-                "token(tx,first,b1007).",
-                "expected a citation such as b0295 and a position such as p04",
-            ),
-            ("token(tx,p06,b1007).", "expected one token for position 6 of b1007"),
-        )
-    ),
-    (
-        "citeseer",
-        {"fold1/test/test_pos.txt": FIELDS + "infield_ftitle(b1007_p00)."},
-        "7: expected one infield_ftitle for position 0 of b1007",
-    ),
-    (
-        "citeseer",
-        {"fold1/test/test_facts.txt": FACTS.replace("token(ton,p02,b1007).", "")},
-        "expected a token for each position of b1007 from 0 on",
-    ),
-    (
-        "webkb",
-        {"fold1/test/test_neg.txt": "faculty(ann).\nfaculty(bob).\n"},
-        "2: expected a false atom, but test_pos.txt has it, too",
-    ),
-    (
-        "webkb",
-        {"fold1/test/test_pos.txt": ""},
-        "expected true atoms of Faculty in fold1; there are none",
-    ),
-    ("yeast", {"fold1.db": "function(Y2, F)\nenzyme(Y2\n"}, "2:"),
-    ("cora-documents", {"cora.labels": "1\t2\n2 3\n"}, "2: expected a document and its category"),
-    ("cora-documents", {"cora.words": "1\t3:1\n2\tx:1\n"}, "2: expected a document and words"),
-    ("cora-documents", {"cora.links": "1\t8\n1\t8\t9\n"}, "2: expected two documents"),
-    ("epinions", {"trusts.txt": "1\t2\t1\n1\t3\ttrust\n"}, "2: expected who, whom and a value"),
-    *(
-        ("jester", {"jester-1-tr-obs-0.txt": f"2\t10\t0.8\n{line}\n"}, f"2: expected {said}")
-        for line, said in (
-            ("1\t10", "two numbers and a value"),
-            ("one\t10\t0.5", "two numbers and a value"),
-            ("5\t10\t1.5", "a value from 0 to 1, not 1.5"),
-            ("5\t10\tnan", "a value from 0 to 1, not nan"),
-            ("2\t10\t0.9", "one value for 2 and 10; this is the second"),
-        )
-    ),
-    ("caviar", {"07-Talk.id1_id2.db": "Next(1,0)\nNext(2,\n"}, "2:"),
-]
 
+def test_a_mistake_is_named_with_its_place(tmp_path: Path) -> None:
+    def convert(given: str) -> str:
+        name, path, text = eval(given, globals())
+        source = tmp_path / str(len([*tmp_path.iterdir()]))
+        source.mkdir()
+        if name == "citeseer":
+            fold(source, FACTS, FIELDS)
+        elif name == "webkb":
+            fold(source, "student(ann).\n", "faculty(bob).\n", "faculty(ann).\n")
+        elif name == "cora-documents":
+            source = documents(source)
+        elif name == "jester":
+            for part in ("tr-obs", "tr-uno", "te-obs", "te-uno"):
+                (source / f"jester-1-{part}-0.txt").write_text("")
+            (source / "jokeTextSim.txt").write_text("")
+        (source / path).write_text(text)
+        return refusal(name, source, tmp_path / "out").replace(str(source), "FOLDER")
 
-@pytest.mark.parametrize(("name", "changed", "said"), BAD)
-def test_a_mistake_is_named_with_its_place(
-    tmp_path: Path, name: str, changed: dict[str, str], said: str
-) -> None:
-    if name == "citeseer":
-        fold(tmp_path, FACTS, FIELDS)
-    elif name == "webkb":
-        fold(tmp_path, "student(ann).\n", "faculty(bob).\n", "faculty(ann).\n")
-    elif name == "cora-documents":
-        tmp_path = documents(tmp_path)
-    elif name == "jester":
-        for part in ("tr-obs", "tr-uno", "te-obs", "te-uno"):
-            (tmp_path / f"jester-1-{part}-0.txt").write_text("")
-        (tmp_path / "jokeTextSim.txt").write_text("")
-    [(path, text)] = changed.items()
-    (tmp_path / path).write_text(text)
-    message = refusal(name, tmp_path, tmp_path / "out")
-    assert message.startswith(str(tmp_path))
-    assert said in message
-    assert path in message or not said[0].isdigit()
+    check(Path(__file__).parent / "golden" / "mistakes.txt", convert)
 
 
 @pytest.mark.parametrize("name", ["citeseer", "uwcse", "webkb", "cora", "yeast"])

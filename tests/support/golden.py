@@ -15,8 +15,13 @@ from onlinesrl.core.errors import OnlinesrlError
 
 def check(path: Path, answer: Callable[[str], str]) -> None:
     """Compare the answers to all inputs of a file with those that stand there."""
+    compare(path, {given: answer(given) for given in inputs(path)})
+
+
+def inputs(path: Path) -> list[str]:
+    """Return the inputs of a file."""
     cases = path.read_text(encoding="utf-8").removesuffix("\n").split("\n====\n")
-    compare(path, {given: answer(given) for given, _, _ in (c.partition("\n=>\n") for c in cases)})
+    return [case.partition("\n=>\n")[0] for case in cases]
 
 
 def compare(path: Path, answers: Mapping[str, str]) -> None:
