@@ -82,17 +82,6 @@ class Node:
         """The parts that are words."""
         return [part for part in self.parts if isinstance(part, Word)]
 
-    def inside(self) -> list[Node | Word]:
-        """Return the node, and all nodes and words inside, in the order of the text."""
-        inner: list[Node | Word] = []
-        waiting: list[Node | Word] = [self]
-        while waiting:
-            part = waiting.pop()
-            inner.append(part)
-            if isinstance(part, Node):
-                waiting += reversed(part.parts)
-        return inner
-
 
 def parse(code: str, source: Source, grammar: Grammar) -> Iterator[Node | Word]:
     """Parse the code of a source; yield its statements.

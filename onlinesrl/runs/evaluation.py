@@ -20,7 +20,6 @@ from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import say, warn
 from onlinesrl.runs.inputs import make_reader
 from onlinesrl.runs.run import compile_kernels, new_learner, trained_learner
-from onlinesrl.stream.batching import Pace
 from onlinesrl.stream.decoding import Decoded, ExampleReader
 from onlinesrl.stream.group_filter import Choice
 from onlinesrl.stream.late_labels import with_labels
@@ -28,6 +27,7 @@ from onlinesrl.stream.optional_names import OptionalNames
 from onlinesrl.stream.predictions import Result
 from onlinesrl.stream.process_batch import process_batch
 from onlinesrl.stream.records import Record
+from onlinesrl.stream.schedule import Pace
 from onlinesrl.stream.source import READ_BYTES
 
 SHOWN_PLACES = 3

@@ -1,8 +1,9 @@
-"""When a run writes checkpoints and metrics."""
+"""How many records a micro-batch has, and when a run writes checkpoints and metrics."""
 
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ SHARE_EVERY = 500
 """The share of bad examples is checked after so many examples, and at the end."""
 WEIGH_EVERY = 128
 """The size of the queue of late labels is computed after so many examples and labels."""
+SECONDS = 1.0
+"""How long a micro-batch should take, so that slow examples delay no progress, checkpoint or signal."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,30 @@ class Schedule:
         """Tell whether a line of metrics is due after so many examples."""
         power = examples & (examples - 1) == 0
         return power or bool(self.metrics_every and examples % self.metrics_every == 0)
+
+
+class Pace:
+    """Finds ``most``, the number of examples that take about a second. It begins with one.
+
+    Results do not depend on the size of micro-batches.
+    """
+
+    def __init__(self) -> None:
+        self.most = 1
+
+    @contextmanager
+    def taking(self, size: int) -> Iterator[None]:
+        """Return a context that measures how long a micro-batch of this size takes."""
+        began = time.monotonic()
+        yield
+        self.heed(size, time.monotonic() - began)
+
+    def heed(self, size: int, seconds: float) -> None:
+        """Halve the size of a micro-batch that took too long; quadruple that of one that took far less."""
+        if seconds > SECONDS:
+            self.most = max(size // 2, 1)
+        elif seconds < SECONDS / 8:
+            self.most = max(self.most, 4 * size)
 
 
 @contextmanager

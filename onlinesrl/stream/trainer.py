@@ -11,7 +11,6 @@ import msgspec
 from onlinesrl.core.errors import DataError, ExampleError, printable
 from onlinesrl.core.example import Example, Label
 from onlinesrl.core.learner import Answered, Item, Outcome, Tally, scored
-from onlinesrl.stream.batching import Pace
 from onlinesrl.stream.checkpointer import Checkpointer
 from onlinesrl.stream.crash_notes import CrashNote
 from onlinesrl.stream.decoding import Content, Contents, Decoded, ExampleReader
@@ -20,7 +19,7 @@ from onlinesrl.stream.predictions import Result
 from onlinesrl.stream.process_batch import process_batch
 from onlinesrl.stream.recent_examples import EarlyLabel, Work, drifts
 from onlinesrl.stream.records import Record
-from onlinesrl.stream.schedule import SHARE_EVERY, WEIGH_EVERY, Schedule, rare_collections
+from onlinesrl.stream.schedule import SHARE_EVERY, WEIGH_EVERY, Pace, Schedule, rare_collections
 from onlinesrl.stream.shutdown import ShutdownSignal, Stopped
 from onlinesrl.stream.sink import Sink
 
@@ -78,8 +77,9 @@ class Trainer:
         self.saved_at = time.monotonic()
         self.check_share()
         try:
+            progress = self.progress([], [], 0.0)
             for observer in self.observers:
-                observer.begin(self.progress([], [], 0.0))
+                observer.begin(progress)
             with rare_collections():
                 while not (stopper.asked or self.drained or self.enough):
                     self.advance(stopper)
@@ -132,8 +132,9 @@ class Trainer:
             self.outputs.predictions.flush(fsync=False)
         took = time.monotonic() - began
         self.pace.heed(batch.records, took)
+        progress = self.progress(batch.items, results, took, written)
         for observer in self.observers:
-            observer.batch(self.progress(batch.items, results, took, written))
+            observer.batch(progress)
         if self.state.sink.due:
             self.state.sink.flush()
         if self.condemned or self.save_due:

@@ -116,6 +116,32 @@ class Soft(NamedTuple):
     weight: Floats
 
 
+def distinct(model: GroundMRF, weight: Floats) -> tuple[Ints, Floats, Bools]:
+    """Return the K distinct clauses of a model, in the order of first occurrence.
+
+    The result has the number of the first occurrence, int64[K], the sum of the weights of equal soft clauses,
+    float64[K], and whether an equal clause is hard, bool[K].
+    """
+    length, clauses = np.diff(model.start), model.n_clauses
+    clause = np.repeat(np.arange(clauses), length)
+    literals = model.literals[np.lexsort((np.abs(model.literals), clause))]
+    number, count = np.zeros(clauses, np.int64), 0
+    for size in np.unique(length).tolist():
+        rows = np.flatnonzero(length == size)
+        same = np.zeros(len(rows), np.int64)
+        # refine classes of clauses with equal first literals by the next literal
+        for place in range(size):
+            code = same * (2 * model.n_atoms + 1) + literals[model.start[rows] + place]
+            same = np.unique(code, return_inverse=True)[1].reshape(-1)
+        number[rows] = count + same
+        count += int(same.max(initial=-1)) + 1
+    first = np.zeros(count, np.int64)
+    first[number[::-1]] = np.arange(clauses)[::-1]
+    order = np.argsort(first)
+    total: Floats = np.bincount(number, np.where(model.hard, 0.0, weight), count).astype(np.float64)
+    return first[order], total[order], (np.bincount(number, model.hard, count) > 0)[order]
+
+
 def validate(model: GroundMRF) -> None:
     """Check the assumptions of every engine; too slow for inner loops.
 

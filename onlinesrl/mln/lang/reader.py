@@ -84,10 +84,11 @@ class _Reader:
             for name, constants in self.types.items()
         }
         predicates = self.declared.predicates
-        rules = (*joined(self.rules, self.instances), *completions(self.definite, predicates))
+        rules = joined(self.rules, self.instances) if self.instances else self.rules
+        rules = [*rules, *completions(self.definite, predicates)]
         functions, opened = self.declared.functions, frozenset(self.open)
         closed = frozenset(self.closed.difference(rule.head.predicate for rule in self.definite))
-        return Program(file, types, predicates, rules, functions, text, opened, closed)
+        return Program(file, types, predicates, tuple(rules), functions, text, opened, closed)
 
     def occurs(self, type_: str, constant: str, place: tuple[int, ...]) -> None:
         """Record the place of a constant of a type; places compare in reading order."""

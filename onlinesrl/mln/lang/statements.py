@@ -122,7 +122,7 @@ class _Converter:
     """
 
     def __init__(self, node: Node, source: Source, dialect: Dialect) -> None:
-        inside = node.inside()
+        inside = _inside(node)
         marked = [x for x in inside if isinstance(x, Node) and x.kind == "starred"]
         self.stars = [atom.parts[0].position for atom in marked]
         self._node = node
@@ -196,7 +196,7 @@ class _Converter:
     def _quantified(self, node: Node, bound: Mapping[str, str]) -> Formula:
         word, variables, body = node.parts
         assert isinstance(word, Word) and isinstance(variables, Node)
-        inner = _names(node.inside())
+        inner = _names(_inside(node))
         scope = dict(bound)
         for name in variables.words:
             variable = self._variable[name]
@@ -297,6 +297,18 @@ def _constant(word: Word, source: Source, dialect: Dialect) -> Constant:
             f'put it in quotes: "{word}"',
         )
     return Constant(unquote(word))
+
+
+def _inside(node: Node) -> list[Node | Word]:
+    """Return a node, and all nodes and words inside, in the order of the text."""
+    inner: list[Node | Word] = []
+    waiting: list[Node | Word] = [node]
+    while waiting:
+        part = waiting.pop()
+        inner.append(part)
+        if isinstance(part, Node):
+            waiting += reversed(part.parts)
+    return inner
 
 
 def _names(parts: Iterable[Node | Word]) -> Counter[Word]:

@@ -14,7 +14,7 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import UNPROVEN
 from onlinesrl.logic.tables import with_names
 from onlinesrl.logic.text import spell_atom
-from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State, distinct
 from onlinesrl.mln.inference.mcmc_diagnostics import DISAGREE
 from onlinesrl.mln.inference.protocols import MapEngine, Marginals
 from onlinesrl.mln.inference.registry import (
@@ -23,7 +23,7 @@ from onlinesrl.mln.inference.registry import (
     map_engine,
     marginal_engine,
 )
-from onlinesrl.mln.query.world import QueryError, World, distinct
+from onlinesrl.mln.query.world import QueryError, World
 
 SAMPLED = (
     "the treewidth of the network is too large for exact marginals: its wide parts have estimates by "

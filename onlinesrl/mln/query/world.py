@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bools, Floats, Ints
+from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import DatabaseError, ExampleError, Infeasible, OnlinesrlError
 from onlinesrl.core.example import (
     Atoms,
@@ -305,29 +305,3 @@ def _all_atoms(
             reason = f"more atoms of {name} than --max-atoms ({limits.atoms})"
             raise ExampleError(reason, "limit")
     return possible
-
-
-def distinct(model: GroundMRF, weight: Floats) -> tuple[Ints, Floats, Bools]:
-    """Return the K distinct clauses of a model, in the order of first occurrence.
-
-    The result has the number of the first occurrence, int64[K], the sum of the weights of equal soft clauses,
-    float64[K], and whether an equal clause is hard, bool[K].
-    """
-    length, n = np.diff(model.start), model.n_clauses
-    clause = np.repeat(np.arange(n), length)
-    literals = model.literals[np.lexsort((np.abs(model.literals), clause))]
-    number, count = np.zeros(n, np.int64), 0
-    for size in np.unique(length).tolist():
-        rows = np.flatnonzero(length == size)
-        same = np.zeros(len(rows), np.int64)
-        # refine classes of clauses with equal first literals by the next literal
-        for place in range(size):
-            code = same * (2 * model.n_atoms + 1) + literals[model.start[rows] + place]
-            same = np.unique(code, return_inverse=True)[1].reshape(-1)
-        number[rows] = count + same
-        count += int(same.max(initial=-1)) + 1
-    first = np.zeros(count, np.int64)
-    first[number[::-1]] = np.arange(n)[::-1]
-    order = np.argsort(first)
-    total: Floats = np.bincount(number, np.where(model.hard, 0.0, weight), count).astype(np.float64)
-    return first[order], total[order], (np.bincount(number, model.hard, count) > 0)[order]

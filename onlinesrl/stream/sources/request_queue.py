@@ -21,12 +21,12 @@ import msgspec
 from onlinesrl.core.errors import ExampleError, OnlinesrlError
 from onlinesrl.core.example import Example, Label
 from onlinesrl.core.learner import Learner
-from onlinesrl.stream.batching import Pace
 from onlinesrl.stream.decoding import RecordDecoder
 from onlinesrl.stream.late_labels import LabelJoiner, PendingExample, Shelf
 from onlinesrl.stream.observer import Observer, Progress
 from onlinesrl.stream.predictions import Refusal, Result
 from onlinesrl.stream.records import Record
+from onlinesrl.stream.schedule import Pace
 from onlinesrl.stream.shutdown import ShutdownSignal
 from onlinesrl.stream.source import READ_BYTES
 from onlinesrl.stream.sources.line_reader import WAIT_SECONDS
