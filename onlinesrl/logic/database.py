@@ -227,15 +227,15 @@ def complaint_of(atom: GroundAtom, program: Signature) -> tuple[str, str] | None
         message = f"{name} has another number of arguments here than in the model"
         return message, f"there it is {form}"
     numeric, value = _numeric(name, program), atom.value
-    atom_text = spell_atom(name, atom.arguments)
     if numeric and not isinstance(value, Number):
-        hint = f"write `{atom_text} = 0.7`, or in a table give its value"
+        hint = f"write `{spell_atom(name, atom.arguments)} = 0.7`, or in a table give its value"
         return f"{name} is numeric: its atoms have numbers", hint
     if isinstance(value, Number) and not numeric:
         hint = f"the model may declare it numeric, `{name}(...): real`"
         return f"{name} is not numeric: its atoms are true or false", hint
     if isinstance(value, Number) and not abs(value) <= MOST:
-        return f"{atom_text} has the number {value:g}", f"expected one from {-MOST:g} to {MOST:g}"
+        message = f"{spell_atom(name, atom.arguments)} has the number {value:g}"
+        return message, f"expected one from {-MOST:g} to {MOST:g}"
     return None
 
 
