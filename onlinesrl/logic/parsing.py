@@ -68,14 +68,14 @@ class Word(str):
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A rule of the grammar applied to a text from ``start`` to ``stop``; ``parts`` are in its order."""
+    """A rule of the grammar applied to the text ``code[span]``; ``parts`` are in its order."""
 
     kind: str
     parts: list[Node | Word]
     position: Position
     last_line: int
-    start: int
-    stop: int
+    code: str
+    span: slice
 
     @property
     def words(self) -> list[Word]:
@@ -95,15 +95,15 @@ def parse(code: str, source: Source, grammar: Grammar) -> Iterator[Node | Word]:
         tree = _parser(grammar.files).parse(code)
     except UnexpectedInput as error:
         raise _located(error, code, 0, source, grammar) from None
-    return _statements(tree, source, grammar)
+    return _statements(tree, code, source, grammar)
 
 
-def parse_lines(code: str, source: Source, grammar: Grammar) -> Iterator[tuple[str, Node]]:
+def parse_lines(code: str, source: Source, grammar: Grammar) -> Iterator[Node]:
     """Parse lines that begin with a statement, as many again at a time; a statement may have several.
 
-    Yields each statement, and the text of its part. The lines before a part are empty in it, so that
-    positions are those of the whole. Raises the source's error at the first syntax error, and at a statement
-    that is too deep or too long, when it is reached.
+    The lines before a part are empty in its ``code``, so that positions are those of the whole. Raises the
+    source's error at the first syntax error, and at a statement that is too deep or too long, when it is
+    reached.
     """
     from lark import UnexpectedInput
 
@@ -118,20 +118,22 @@ def parse_lines(code: str, source: Source, grammar: Grammar) -> Iterator[tuple[s
                 stop *= 2
                 continue
             raise _located(error, part, start - first, source, grammar) from None
-        for statement in _statements(tree, source, grammar):
+        for statement in _statements(tree, part, source, grammar):
             if isinstance(statement, Node):
-                yield part, statement
+                yield statement
         start += len(part) - first
         first, stop = stop, 2 * stop
 
 
-def _statements(tree: Tree[Token], source: Source, grammar: Grammar) -> Iterator[Node | Word]:
+def _statements(
+    tree: Tree[Token], code: str, source: Source, grammar: Grammar
+) -> Iterator[Node | Word]:
     """Yield the statements of a text as plain values. Raises the source's error at one beyond the bounds."""
     for statement in tree.children:
         if isinstance(statement, str):
             yield _word(statement)
             continue
-        root, names = _node(statement), 0
+        root, names = _node(statement, code), 0
         waiting = [(statement, root, 0)]
         while waiting:
             outer, node, depth = waiting.pop()
@@ -146,7 +148,7 @@ def _statements(tree: Tree[Token], source: Source, grammar: Grammar) -> Iterator
                 if isinstance(child, str):
                     node.parts.append(_word(child))
                 else:
-                    part = _node(child)
+                    part = _node(child, code)
                     node.parts.append(part)
                     inner.append((child, part, depth + 1))
             names += len(outer.children) - len(inner)
@@ -161,10 +163,10 @@ def _word(token: Token) -> Word:
     return Word(token, token.type, Position(token.line or 1, token.column or 1))
 
 
-def _node(tree: Tree[Token]) -> Node:
+def _node(tree: Tree[Token], code: str) -> Node:
     meta = tree.meta
-    place = Position(meta.line, meta.column)
-    return Node(str(tree.data), [], place, meta.end_line, meta.start_pos, meta.end_pos)
+    place, span = Position(meta.line, meta.column), slice(meta.start_pos, meta.end_pos)
+    return Node(str(tree.data), [], place, meta.end_line, code, span)
 
 
 def _is_at_end(error: Any) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from math import isfinite
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from onlinesrl.logic.ast import (
     And,
@@ -403,15 +403,15 @@ def statements(code: str, source: Source, dialect: Dialect = ALCHEMY) -> Iterato
     """
     files = tuple(f"onlinesrl.mln.lang/{name}" for name in ("mln", *dialect.grammar))
     grammar = Grammar(files, dialect.complaints, MLN_WORDS, lists=("type",))
-    for part, node in parse_lines(code, source, grammar):
-        yield from _Statements(part, source, dialect).read(node)
+    reader = _Statements(source, dialect)
+    for node in parse_lines(code, source, grammar):
+        yield from reader.read(node)
 
 
 class _Statements:
     """A converter of the trees of one text to statements."""
 
-    def __init__(self, code: str, source: Source, dialect: Dialect) -> None:
-        self._code = code
+    def __init__(self, source: Source, dialect: Dialect) -> None:
         self._source = source
         self._dialect = dialect
 
@@ -425,18 +425,13 @@ class _Statements:
             case "include":
                 (path,) = node.parts
                 before = node.position.column - 1
-                around = slice(before), slice(before + node.stop - node.start, None)
+                around = slice(before), slice(before + len(node.code[node.span]), None)
                 yield Include(unquote(str(path)), around, path.position, node.last_line)
-            case "fixed":
-                sentence = node.parts[-1]
+            case "fixed" | "closed" | "numeric":
+                sentence = node.parts[-1] if node.kind == "fixed" else node
                 assert isinstance(sentence, Node)
-                yield from (
-                    replace(statement, fixed=True) for statement in self._sentences(sentence)
-                )
-            case "closed":
-                yield from (replace(statement, closed=True) for statement in self._sentences(node))
-            case "numeric":
-                yield from (replace(statement, numeric=True) for statement in self._sentences(node))
+                mark: dict[str, Any] = {node.kind: True}
+                yield from (replace(x, **mark) for x in self._sentences(sentence))
             case "cardinality":
                 yield self._cardinality(node)
             case _:
@@ -462,7 +457,7 @@ class _Statements:
         for signs in product((True, False), repeat=len(stars)):
             sentence = converter.sentence(formula, signs)
             as_written = not stars and not sentence.definite and self._dialect is ALCHEMY
-            text = self._written(node, parts) if as_written else show(sentence.formula)
+            text = _written(node) if as_written else show(sentence.formula)
             yield replace(
                 sentence,
                 weight=self._weight(weight) if weight is not None else None,
@@ -472,18 +467,11 @@ class _Statements:
                 text=text,
             )
 
-    def _written(self, node: Node, marks: Mapping[str, Node | Word]) -> str:
-        """Return the text of a sentence as written, without weight and period, on one line."""
-        code = self._code[node.start : node.stop].removeprefix(str(marks.get("WEIGHT", "")))
-        lines = code.removesuffix(str(marks.get("PERIOD", ""))).split("\n")
-        return " ".join(filter(None, map(str.strip, lines)))
-
     def _weight(self, word: Node | Word) -> float:
-        text = str(word)
         try:
-            weight: float | None = float(text)
+            weight: float | None = float(str(word))
         except ValueError:
-            weight = evaluate(text)
+            weight = evaluate(str(word))
         if weight is None:
             raise self._source.error("this weight has no value", word.position)
         if not isfinite(weight):
@@ -497,6 +485,14 @@ class _Statements:
         cardinality = Cardinality(tuple(filter(None, names)), str(op), int(str(bound)[:18]))
         sentence = _Converter(node, self._source, self._dialect).sentence(formula)
         return replace(sentence, hard=True, cardinality=cardinality)
+
+
+def _written(node: Node) -> str:
+    """Return the text of a sentence as written, without weight and period, on one line."""
+    part = {part.kind: str(part) for part in node.parts}
+    code = node.code[node.span].removeprefix(part.get("WEIGHT", ""))
+    lines = code.removesuffix(part.get("PERIOD", "")).split("\n")
+    return " ".join(filter(None, map(str.strip, lines)))
 
 
 def _function(node: Node, source: Source) -> FunctionDeclaration:

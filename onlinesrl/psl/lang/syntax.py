@@ -93,7 +93,7 @@ def parsed_program(
     declarations, rules = [], []
     for statement in parse(code, source, _GRAMMAR):
         if isinstance(statement, Node):
-            rules.append(_Converter(source, spell).rule(statement, code))
+            rules.append(_Converter(source, spell).rule(statement))
             continue
         name, _, arity = statement.partition("/")
         if len(arity) > 4 or not 1 <= int(arity) <= MAX_NAMES:
@@ -112,7 +112,7 @@ class _Converter:
         self._mentions: list[Mention] = []
         self._places: dict[str, Position] = {}
 
-    def rule(self, node: Node, code: str) -> ParsedRule:
+    def rule(self, node: Node) -> ParsedRule:
         inner = [part for part in node.parts if isinstance(part, Node)]
         hard = len(inner) < len(node.parts)
         parts = {part.kind: part for part in inner if part.kind in {"weight", "power"}}
@@ -132,7 +132,7 @@ class _Converter:
         body = next(part for part in inner if part.kind not in {*parts, "filter"})
         filters = [part for part in inner if part.kind == "filter"]
         place = node.position
-        text = " ".join(code[node.start : node.stop].split())
+        text = " ".join(node.code[node.span].split())
         rule: PslRule
         if body.kind == "relation":
             left, op, right = body.parts
