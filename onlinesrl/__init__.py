@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from onlinesrl.library.batch import LearnedModel, learn
     from onlinesrl.library.counting import Counts, count
     from onlinesrl.library.curves import Curves
+    from onlinesrl.library.estimators.classifier import Classifier
     from onlinesrl.library.estimators.linked import LinkedClassifier
     from onlinesrl.library.estimators.scores import chunk_f1, chunk_scores, label_scores
     from onlinesrl.library.estimators.tagger import SequenceTagger
@@ -63,6 +64,7 @@ _MODULES = {
     "core.example": ("Example",),
     "core.explain.explanation": ("Explanation", "ExplanationError"),
     "core.evaluation.metrics": ("METRICS",),
+    "library.estimators.classifier": ("Classifier",),
     "library.estimators.linked": ("LinkedClassifier",),
     "library.estimators.scores": ("chunk_f1", "chunk_scores", "label_scores"),
     "library.estimators.tagger": ("SequenceTagger",),
@@ -84,6 +86,7 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [
     "METRICS",
     "Answer",
+    "Classifier",
     "ConfigError",
     "Counts",
     "Curves",

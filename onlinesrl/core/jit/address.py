@@ -1,16 +1,18 @@
-"""Calls of a kernel by its address, so that its callers are compiled without it."""
+"""Calls of a kernel by its address, so that its callers are compiled without it, and frames by theirs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numba
+import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
+from onlinesrl.core.arrays import Ints
 from onlinesrl.core.jit.decorators import address_of
-from onlinesrl.core.jit.frames import Frame
+from onlinesrl.core.jit.frames import WORD, Frame
 
 PAIR: Any = numba.typeof((0.0, 0.0))
 
@@ -40,3 +42,21 @@ def _pair_at(
 
 pair_at: Any = intrinsic(_pair_at)
 """Calls the kernel at a ``pair_address`` with its arguments, from another kernel."""
+
+
+def _frame_at(typing: Any, like: Any, address: Any) -> Any:
+    """Return the type and the code of a frame."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.inttoptr(args[1], WORD.as_pointer())
+
+    return like(like, types.int64), emit
+
+
+frame_at: Any = intrinsic(_frame_at)
+"""Returns the frame of an address, in a kernel; its fields have the types of the frame ``like``."""
+
+
+def addresses(frames: Sequence[Frame]) -> Ints:
+    """Return the addresses of frames whose fields have the same types, for ``frame_at``."""
+    return np.array([frame._address for frame in frames], np.int64)

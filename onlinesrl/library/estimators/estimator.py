@@ -50,6 +50,55 @@ class Learned(Protocol):
         """Yield the labels of each sample."""
 
 
+class Parameters:
+    """The parameters of an estimator by name, as scikit-learn asks for them, and what it has learned."""
+
+    learned_: Any
+    noun: ClassVar[str]
+    """What has a label."""
+
+    @classmethod
+    def _names(cls) -> list[str]:
+        return [*inspect.signature(cls).parameters]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name."""
+        return {name: getattr(self, name) for name in self._names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, for the next ``fit``. Raises InputError for a name that is none."""
+        if unknown := params.keys() - {*self._names()}:
+            names = ", ".join(self._names())
+            raise InputError(f"{type(self).__name__} has no parameter {min(unknown)}, but {names}")
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        standard = inspect.signature(type(self)).parameters
+        changed = {n: v for n, v in self.get_params().items() if v is not standard[n].default}
+        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in changed.items())})"
+
+    __str__ = __repr__
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "learned_")
+
+    def _fitted(self) -> Any:
+        if not self.__sklearn_is_fitted__():
+            name = type(self).__name__
+            raise _not_fitted(f"this {name} is not fitted yet: call fit, partial_fit or learn_one")
+        return self.learned_
+
+    def _labelling(self) -> Any:
+        """Return what was learned. Raises NotFittedError where no label was met."""
+        learned = self._fitted()
+        if not learned.classes:
+            reason = f"has met no label yet: no sample that it learned from has a {self.noun}"
+            raise _not_fitted(f"this {type(self).__name__} {reason}")
+        return learned
+
+
 if TYPE_CHECKING:
     Base: TypeAlias = ABC
 else:
@@ -59,12 +108,8 @@ else:
         Base = ABC
 
 
-class Estimator(Base):
+class Estimator(Parameters, Base):
     """What ``learned_`` can do, under the names of scikit-learn and, for single samples, of river."""
-
-    learned_: Any
-    noun: ClassVar[str]
-    """What has a label."""
 
     def __init__(
         self,
@@ -98,7 +143,7 @@ class Estimator(Base):
         With ``held_out``, a share of the samples, these are not learned from: learning ends when ``PATIENCE``
         passes in succession label them no better, and what the best pass has learned remains.
         """
-        _check_none(parameters)
+        check_none(parameters)
         passes, share = self._checked()
         learned = best = self._empty()
         if share is None:
@@ -150,7 +195,7 @@ class Estimator(Base):
         For more than one sample the weights are copied once. Ctrl-C ends it with none learned; where there is
         one sample, after that.
         """
-        _check_none(parameters)
+        check_none(parameters)
         learned = self.learned_ if self.__sklearn_is_fitted__() else self._empty()
         learned.learn(X, y, classes)
         if classes is not None:
@@ -169,7 +214,7 @@ class Estimator(Base):
 
     def score(self, X: Any, y: Any, **parameters: Any) -> float:
         """Return the share of labels that are predicted right."""
-        _check_none(parameters)
+        check_none(parameters)
         return accuracy(*self._compared(y, self.predict(X)))
 
     def _compared(self, y: Any, predicted: Labels) -> tuple[Labels, Labels]:
@@ -249,30 +294,6 @@ class Estimator(Base):
                 raise UsageError(f"class_weight: {reason}")
         return {label: float(value) for label, value in weight.items()}
 
-    @classmethod
-    def _names(cls) -> list[str]:
-        return [*inspect.signature(cls).parameters]
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name."""
-        return {name: getattr(self, name) for name in self._names()}
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, for the next ``fit``. Raises InputError for a name that is none."""
-        if unknown := params.keys() - {*self._names()}:
-            names = ", ".join(self._names())
-            raise InputError(f"{type(self).__name__} has no parameter {min(unknown)}, but {names}")
-        for name, value in params.items():
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        standard = inspect.signature(type(self)).parameters
-        changed = {n: v for n, v in self.get_params().items() if v is not standard[n].default}
-        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in changed.items())})"
-
-    __str__ = __repr__
-
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn wants to know: samples are no rows of numbers, and y is required."""
         from sklearn.utils import InputTags, Tags, TargetTags
@@ -281,25 +302,8 @@ class Estimator(Base):
         targets = TargetTags(required=True, one_d_labels=False)
         return Tags(None, targets, no_validation=True, input_tags=inputs)
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "learned_")
 
-    def _fitted(self) -> Any:
-        if not self.__sklearn_is_fitted__():
-            name = type(self).__name__
-            raise _not_fitted(f"this {name} is not fitted yet: call fit, partial_fit or learn_one")
-        return self.learned_
-
-    def _labelling(self) -> Any:
-        """Return what was learned. Raises NotFittedError where no label was met."""
-        learned = self._fitted()
-        if not learned.classes:
-            reason = f"has met no label yet: no sample that it learned from has a {self.noun}"
-            raise _not_fitted(f"this {type(self).__name__} {reason}")
-        return learned
-
-
-def _check_none(parameters: Mapping[str, Any]) -> None:
+def check_none(parameters: Mapping[str, Any]) -> None:
     """Raise InputError for parameters that there are in scikit-learn and not here."""
     if "sample_weight" in parameters:
         reason = "an online update has no weights of samples; give a sample several times"

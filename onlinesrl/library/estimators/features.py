@@ -121,7 +121,7 @@ def flat(name: Any, value: Any) -> Iterator[tuple[str, float]]:
         case str():
             yield f"{name}:{value}", 1.0
         case np.bool_() | Real():
-            yield name, _finite(name, value)
+            yield name, finite(name, value)
         case Mapping():
             for key, number in value.items():
                 yield from flat(f"{name}:{key}", number)
@@ -142,7 +142,8 @@ def check_text(feature: str) -> None:
         raise InputError(f"feature {feature!r}: expected Unicode without lone surrogates") from None
 
 
-def _finite(name: str, value: Any) -> float:
+def finite(name: Any, value: Any) -> float:
+    """Return the number of a feature. Raises InputError where it is not finite, or too large."""
     with suppress(OverflowError):
         if abs(number := float(value)) <= MOST:
             return number
