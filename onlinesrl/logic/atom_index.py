@@ -57,7 +57,7 @@ class AtomIndex:
     def set(self, atom: GroundAtom, value: float | None) -> None:
         """Give an atom another value; None takes it off the list."""
         predicate, constants = atom
-        values = self._values.setdefault(predicate, {})
+        values = self.values(predicate)
         if value is not None:
             values[constants] = value
         elif values.pop(constants, None) is None:
@@ -71,19 +71,24 @@ class AtomIndex:
             if not index[cells]:
                 del index[cells]
 
+    def values(self, predicate: str) -> dict[Constants, float]:
+        """Return the constants and values of a predicate's atoms, which follow the changes."""
+        return self._values.setdefault(predicate, {})
+
+    def index(self, predicate: str, columns: tuple[int, ...]) -> _Index:
+        """Return the constants of a predicate's atoms by those of some columns; they follow the changes."""
+        indexes = self._indexes.setdefault(predicate, {})
+        if columns not in indexes:
+            index = indexes[columns] = _Index()
+            for constants in self.values(predicate):
+                index.setdefault(_cells(constants, columns), {})[constants] = None
+        return indexes[columns]
+
     def matching(
         self, predicate: str, columns: tuple[int, ...], cells: Constants
     ) -> Mapping[Constants, object]:
         """Return the constants of the atoms that have these cells in these columns."""
-        values = self._values.get(predicate, {})
-        if not columns:
-            return values
-        indexes = self._indexes.setdefault(predicate, {})
-        if columns not in indexes:
-            index = indexes[columns] = _Index()
-            for constants in values:
-                index.setdefault(_cells(constants, columns), {})[constants] = None
-        return indexes[columns].get(cells, {})
+        return self.index(predicate, columns).get(cells, {}) if columns else self.values(predicate)
 
 
 def _cells(constants: Constants, columns: tuple[int, ...]) -> Constants:

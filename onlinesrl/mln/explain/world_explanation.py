@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from onlinesrl.core.explain.explanation import Explanation, Other, shown
 from onlinesrl.logic.ast import Program
-from onlinesrl.logic.atom_index import GroundAtom
+from onlinesrl.logic.atom_index import Constants, GroundAtom
 from onlinesrl.mln.explain.explanation import Instance, merged
-from onlinesrl.mln.ground.incremental_grounder import GroundLiterals, Row
+from onlinesrl.mln.ground.binding_lists import Row
 from onlinesrl.mln.ground.join_planner import Group
+from onlinesrl.mln.kernels.elimination_forest import CLOSES, POSITIVE
 from onlinesrl.mln.lang.clausal_form import Clause
 from onlinesrl.mln.lang.weight_file import rule_text
 
@@ -19,11 +20,14 @@ Values = Mapping[GroundAtom, float]
 
 
 class GroundClause(NamedTuple):
-    """A ground clause that facts do not decide: its weight, None if it is hard, and its open literals."""
+    """A ground clause that facts do not decide, and its weight, None if it is hard.
+
+    The weight's name is the number of the clause and the constants of its template.
+    """
 
     weight: float | None
-    literals: GroundLiterals
     clause: Clause
+    name: tuple[int, Constants]
     row: Row
 
 
@@ -47,25 +51,25 @@ def explained(
 ) -> Explanation:
     """Explain the value of an open atom by the ground clauses of its component.
 
-    ``values`` are those of the component, ``members`` the open atoms of the atom's group. ``alternative`` is
-    None if hard rules leave no other value.
+    ``values`` are those of the component and of facts, ``members`` the open atoms of the atom's group.
+    ``alternative`` is None if hard rules leave no other value.
     """
     together = {atom: None} | dict.fromkeys(members)
     other = {a: alternative.values[a] if alternative else 0.0 for a in together}
     local = {**values, **other, atom: 1.0 - values[atom]}
     turned = {a for a in together if local[a] != values[a]}
     instances, forbidden, undecided = list[Instance](), dict[str, None](), 0
-    for weight, literals, clause, row in clauses:
-        if turned.isdisjoint(_atoms(literals)):
+    for weight, clause, name, row in clauses:
+        if turned.isdisjoint(row.atoms):
             continue
-        change = int(_holds(literals, values)) - int(_holds(literals, local))
-        constants = dict(zip(clause.template, row.template, strict=True))
+        change = int(_holds(row, values)) - int(_holds(row, local))
+        constants = dict(zip(clause.template, name[1], strict=True))
         text = rule_text(program, clause, constants)
         if weight is None:
             forbidden |= {f"{text}.": None} if change else {}
         elif change:
-            name, sign = (row.clause, row.template), clause.sign
-            instances.append(Instance(name, text, sign, row.factor, weight, weight * change))
+            gain = weight * change
+            instances.append(Instance(name, text, clause.sign, row.factor, weight, gain))
         else:
             undecided += 1
     true = [a for a in together if values[a]]
@@ -91,16 +95,12 @@ def explained(
     )
 
 
-def _holds(literals: GroundLiterals, values: Values) -> bool:
-    return any(
-        all((values[a] == 1.0) == sign for sign, a in content)  # type: ignore[index]
-        if isinstance(content, frozenset)
-        else (values[content] == 1.0) == positive
-        for positive, content in literals
-    )
-
-
-def _atoms(literals: GroundLiterals) -> set[GroundAtom]:
-    contents = (content for _, content in literals)
-    parts = (_atoms(c) if isinstance(c, frozenset) else {c} for c in contents)
-    return set().union(*parts)
+def _holds(row: Row, values: Values) -> bool:
+    together = True
+    for bits, atom in zip(row.bits, row.atoms, strict=True):
+        together &= (values[atom] == 1.0) == bool(bits & POSITIVE)
+        if bits & CLOSES:
+            if together:
+                return True
+            together = True
+    return False

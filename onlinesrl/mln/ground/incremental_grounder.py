@@ -15,65 +15,37 @@ and only the ground clauses that one of them touches are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count, product
-from math import nan, prod
+from math import nan
 from typing import NamedTuple, TypeAlias
 
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.core.example import show_ground_atom
 from onlinesrl.core.explain.conflict import Pattern, impossible
-from onlinesrl.logic.ast import Atom, Constant, Leaf, Program, Variable
+from onlinesrl.logic.ast import Atom, Constant, Program, Variable
 from onlinesrl.logic.atom_index import AtomIndex, Constants, GroundAtom
-from onlinesrl.logic.cnf import Literal
 from onlinesrl.logic.ground_world import GroundRule, GroundRules
-from onlinesrl.logic.kernels.whole_numbers import NO_NUMBER, compares, computed
-from onlinesrl.logic.text import WHOLE
-from onlinesrl.logic.whole_numbers import COMPARISONS, OPERATIONS, whole_number
+from onlinesrl.mln.ground.binding_lists import Bindings, ClauseJoins, Key, Row
 from onlinesrl.mln.ground.join_planner import (
-    NUMBER,
     VALUE,
-    Absent,
     ClausePlan,
-    Compare,
-    Compute,
-    Domain,
     ExistentialPlan,
-    Order,
     Scan,
     compile_program,
     leaves,
     pinned_steps,
-)
-from onlinesrl.mln.ground.join_planner import (
-    Step as PlanStep,
 )
 from onlinesrl.mln.lang.clausal_form import Clause
 from onlinesrl.mln.lang.weight_file import rule_text
 
 Binding: TypeAlias = Mapping[str, str]
 """The constants of variables, and the decimal digits of those that are plain numbers."""
-Key: TypeAlias = tuple[int, Constants]
-"""A ground clause: the number of its clause's plan, and the constants of the clause's own variables."""
-GroundLiteral: TypeAlias = "tuple[bool, GroundAtom | GroundLiterals]"
-"""A sign and an atom, or the literals of a conjunction under an existential quantifier."""
-GroundLiterals: TypeAlias = frozenset[GroundLiteral]
 ClauseWeights: TypeAlias = tuple[float | None, dict[Constants, float]]
 """The weight of a clause, and those of the constants of its template that have another."""
 _TypedConstant: TypeAlias = tuple[str, str]
-
-
-class Row(NamedTuple):
-    """A ground clause: its clause's number, the constants of its template, its factor and its literals.
-
-    The factor is the sign of the clause times the values of its numeric atoms.
-    """
-
-    clause: int
-    template: Constants
-    factor: float
-    literals: GroundLiterals
 
 
 class Step(NamedTuple):
@@ -99,12 +71,23 @@ class _Clause:
         inner = {name for part in exists for name in part.variables}
         kinds = {name: kind for name, kind in plan.types.items() if kind != VALUE}
         self.names = [name for name in kinds if name not in inner]
-        self.numbers = {name for name, kind in kinds.items() if kind == NUMBER}
         self.atoms = [x.atom for x in (*own, *(x for part in exists for x in part.literals))]
         joined = _scanned(plan, listed)
         for part, existential in zip(plan.exists, exists, strict=True):
             joined |= _scanned(part, listed) & {*existential.variables}
         self.free = {name: kind for name, kind in kinds.items() if name not in joined}
+
+    def template(self, key: Key) -> Constants:
+        """Return the constants of the template of a ground clause's weight."""
+        return tuple([key[1][self.names.index(name)] for name in self.clause.template])
+
+    def weight(self, weights: ClauseWeights, key: Key, row: Row) -> float | None:
+        """Return the weight of a ground clause; None for a hard one."""
+        if self.clause.hard:
+            return None
+        default, table = weights
+        weight = table.get(self.template(key), default) if table else default
+        return 0.0 if weight is None else weight * row.factor
 
     @property
     def unweighted(self) -> ClausePlan:
@@ -143,7 +126,8 @@ class IncrementalGrounder:
         self._clauses = old.numbered(clauses) if old else dict(enumerate(clauses))
         self.weights = {n: _weights(clause.clause) for n, clause in self._clauses.items()}
         """The weights of clauses by number."""
-        self._steps: dict[tuple[int, frozenset[str]], tuple[PlanStep, ...]] = {}
+        self._joins_of = dict[tuple[int, tuple[str, ...]], Callable[[Bindings], Bindings]]()
+        self._rows_of = dict[int, Callable[[Collection[Constants]], dict[Key, Row | None]]]()
         self._domains: dict[str, dict[str, int]] = {
             kind: dict.fromkeys(program.types.get(kind, ()), 1)
             for predicate in program.predicates.values()
@@ -173,8 +157,8 @@ class IncrementalGrounder:
         clauses, weights, program = self._clauses, self.weights, self.plan.program
 
         def rule(key: Key, row: Row) -> GroundRule:
-            clause = clauses[row.clause]
-            weight = _weight(clause.clause, weights[row.clause], row)
+            clause = clauses[key[0]]
+            weight = clause.weight(weights[key[0]], key, row)
             text = clause.shown(program, key[1])
             return text, None if weight is None else clause.clause.sign * weight
 
@@ -195,9 +179,13 @@ class IncrementalGrounder:
             (atom, bool(self.fact(atom))) for atom in dict.fromkeys(atoms)
         ]
 
-    def weight(self, row: Row) -> float | None:
+    def weight(self, key: Key, row: Row) -> float | None:
         """Return the weight of a ground clause; None for a hard one."""
-        return _weight(self._clauses[row.clause].clause, self.weights[row.clause], row)
+        return self._clauses[key[0]].weight(self.weights[key[0]], key, row)
+
+    def template(self, key: Key) -> Constants:
+        """Return the constants of the template of a ground clause's weight."""
+        return self._clauses[key[0]].template(key)
 
     def group(self, atom: GroundAtom) -> GroundAtom | None:
         """Return the key of the atom's group: at most or exactly one of its atoms is true."""
@@ -212,11 +200,11 @@ class IncrementalGrounder:
         predicates = self.plan.program.predicates
         atoms = dict[GroundAtom, float | None]()
         for name in self.plan.query:
-            if self.listed:
-                every: Iterable[Constants] = self._facts.matching(name, (), ())
-            else:
+            values = self._facts.values(name)
+            every: Iterable[Constants] = values
+            if not self.listed:
                 every = product(*(self._domains[kind] for kind in predicates[name].types))
-            atoms |= {(name, row): self._value((name, row)) for row in every}
+            atoms |= {(name, constants): values.get(constants, nan) for constants in every}
         return Step(_present(rows), atoms)
 
     def change(self, facts: Mapping[GroundAtom, float | None]) -> Step:
@@ -254,18 +242,18 @@ class IncrementalGrounder:
         except Infeasible:
             self.set_facts(before)
             raise
-        atoms, keys = self._atoms_of(facts, moved), list[Key]()
+        atoms, keys = self._atoms_of(facts, moved), dict[Key, None]()
         if pins or moved:
             self.set_facts(before)
-            keys += [key for key, _ in self._substitutions(pins)]
+            keys = self._keys(pins)
             atoms |= self._atoms_of(facts, moved)
             self.set_facts(facts)
-        rows: dict[Key, Row | None] = {**dict.fromkeys(keys), **came}
+        rows: dict[Key, Row | None] = {**keys, **came}
         return Step(rows, {atom: self._value(atom) for atom in atoms})
 
     def atoms(self, row: Row, key: Key) -> set[GroundAtom]:
         """Return the atoms of a ground clause, and the facts that existential parts may have."""
-        result = {*atoms_of(row.literals)}
+        result = {*row.atoms}
         for predicate, terms in self._patterns(key):
             cells = tuple([term for term in terms if term is not None])
             columns = tuple([place for place, term in enumerate(terms) if term is not None])
@@ -365,7 +353,7 @@ class IncrementalGrounder:
         changed: dict[Key, Row | None] = {
             key: row if key[0] in both else None for key, row in rows.items() if key[0] not in same
         }
-        changed |= dict.fromkeys(key for key, _ in self._substitutions(pins))
+        changed |= self._keys(pins)
         changed |= other._ground([*pins, *new])
         atoms = self._atoms_of((), moved) | other._atoms_of((), moved)
         return other, Step(changed, {atom: other._value(atom) for atom in atoms})
@@ -442,157 +430,63 @@ class IncrementalGrounder:
                 if free_kind == kind:
                     yield number, clause.own({name: constant})
 
-    # substitutions -------------------------------------------------------------------------------
+    # ground clauses ------------------------------------------------------------------------------
 
     def _ground(self, pins: Iterable[tuple[int, Binding]]) -> dict[Key, Row | None]:
         rows = dict[Key, Row | None]()
-        for key, binding in self._substitutions(pins):
-            if key not in rows:
-                rows[key] = self._row(key[0], binding)
+        for number, constants in self._substitutions(pins).items():
+            rows |= self._rows(number)(constants)
         return rows
 
-    def _substitutions(self, pins: Iterable[tuple[int, Binding]]) -> Iterator[tuple[Key, Binding]]:
-        """Yield the substitutions of clauses that extend bindings, perhaps more than once."""
+    def _keys(self, pins: Iterable[tuple[int, Binding]]) -> dict[Key, None]:
+        """Return the keys of ground clauses whose substitutions extend bindings."""
+        every = self._substitutions(pins).items()
+        return {(number, constants): None for number, of in every for constants in of}
+
+    def _substitutions(
+        self, pins: Iterable[tuple[int, Binding]]
+    ) -> dict[int, dict[Constants, None]]:
+        """Return the constants of clauses' own variables in the substitutions that extend bindings."""
+        given = dict[tuple[int, tuple[str, ...]], list[Constants]]()
         for number, pin in pins:
-            clause = self._clauses[number]
-            types = clause.plan.types
-            if any(constant not in self._domains[types[name]] for name, constant in pin.items()):
-                continue
-            for binding in self._bindings(clause, self._pinned(number, frozenset(pin)), pin):
-                yield (number, tuple([binding[name] for name in clause.names])), binding
+            given.setdefault((number, (*pin,)), []).append((*pin.values(),))
+        result = dict[int, dict[Constants, None]]()
+        for (number, bound), rows in given.items():
+            constants = self._joins_from(number, bound)(rows)
+            result.setdefault(number, {}).update(dict.fromkeys(constants))
+        return result
 
-    def _pinned(self, number: int, bound: frozenset[str]) -> tuple[PlanStep, ...]:
-        if (number, bound) not in self._steps:
-            steps = pinned_steps(self.plan, self._clauses[number].plan, bound, self.listed)
-            self._steps[number, bound] = steps
-        return self._steps[number, bound]
-
-    def _bindings(
-        self, clause: _Clause, steps: Sequence[PlanStep], binding: Binding
-    ) -> Iterator[Binding]:
-        if not steps:
-            yield binding
-            return
-        for extended in self._extensions(clause, steps[0], binding):
-            yield from self._bindings(clause, steps[1:], extended)
-
-    def _extensions(self, clause: _Clause, step: PlanStep, binding: Binding) -> Iterator[Binding]:
-        """Yield the bindings with which a step goes on."""
-        match step:
-            case Scan(atom):
-                yield from self._scan(step, binding)
-            case Absent(atom):
-                if not self.fact(_ground(atom, binding)):
-                    yield binding
-            case Domain(variable, kind):
-                for constant in self._domains[kind]:
-                    yield {**binding, variable: constant}
-            case Compare(equal, left, right, binds):
-                if binds:
-                    yield {**binding, left.name: _constant(right, binding)}
-                elif (_constant(left, binding) == _constant(right, binding)) == equal:
-                    yield binding
-            case Order(op, left, right):
-                a, b = (_number(clause, term, binding) for term in (left, right))
-                if compares(COMPARISONS[op], a, b):
-                    yield binding
-            case Compute(variable, op, left, right, binds):
-                a, b = (_number(clause, term, binding) for term in (left, right))
-                result = computed(OPERATIONS[op], a, b)
-                if result == NO_NUMBER:
-                    return
-                if not binds:
-                    if _number(clause, variable, binding) == result:
-                        yield binding
-                    return
-                kind = clause.plan.types[variable.name]
-                name = str(result)
-                if kind == NUMBER or (WHOLE.fullmatch(name) and name in self._domains[kind]):
-                    yield {**binding, variable.name: name}
-
-    def _scan(self, step: Scan, binding: Binding) -> Iterator[Binding]:
-        terms = leaves(step.atom)
-        places = [n for n, t in enumerate(terms) if isinstance(t, Constant) or t.name in step.bound]
-        cells = tuple([_constant(terms[n], binding) for n in places])
-        name = step.atom.predicate
-        for constants in self._facts.matching(name, tuple(places), cells):
-            if (step.opened or self.fact((name, constants))) and (
-                extended := _matched(step.atom, constants, binding)
-            ) is not None:
-                yield extended
-
-    # ground clauses ------------------------------------------------------------------------------
-
-    def _row(self, number: int, binding: Binding) -> Row | None:
-        """Return the ground clause of a substitution, None if it is always true. Raises Infeasible."""
+    def _clause_joins(self, number: int) -> ClauseJoins:
         clause = self._clauses[number]
-        parts = self._literals(clause.plan.query, binding, negated=True)
-        if parts is None:
-            return None
-        literals = set[GroundLiteral](parts)
-        for part in clause.plan.exists:
-            for conjunction in self._conjunctions(clause, part, binding):
-                if not conjunction:
-                    return None
-                (only, *others) = conjunction
-                literals.add((True, conjunction) if others else only)
-        if any((not positive, atom) in literals for positive, atom in literals):
-            return None
-        if not literals:
-            if clause.clause.hard:
-                key = number, tuple([binding[x] for x in clause.names])
-                text, evidence = self.shown(key)
-                facts = [
-                    f"{'' if is_true else '!'}{show_ground_atom(*a)}" for a, is_true in evidence
-                ]
-                raise impossible([f"{text}."], facts, self.depends(key))
-            return None
-        numeric = self.plan.program.predicates
-        values = [
-            self.fact(_ground(x.atom, binding)) or 0.0
-            for x in clause.clause.literals
-            if numeric[x.atom.predicate].numeric
-        ]
-        template = tuple([binding[name] for name in clause.clause.template])
-        return Row(number, template, clause.clause.sign * prod(values), frozenset(literals))
+        return ClauseJoins(clause.plan, clause.names, (self._facts, self._domains, self.listed))
 
-    def _conjunctions(
-        self, clause: _Clause, part: ExistentialPlan, binding: Binding
-    ) -> Iterator[GroundLiterals]:
-        """Yield the literals of each binding of an existential part that are not decided."""
-        steps = part.listed if self.listed else part.full
-        for extended in self._bindings(clause, steps, binding):
-            literals = self._literals(part.query, extended, negated=False)
-            if literals is not None and not any((not p, a) in literals for p, a in literals):
-                yield frozenset(literals)
+    def _joins_from(self, number: int, bound: tuple[str, ...]) -> Callable[[Bindings], Bindings]:
+        """Return the joins of a clause that begin with the constants of ``bound`` variables."""
+        if (number, bound) not in self._joins_of:
+            steps = pinned_steps(self.plan, self._clauses[number].plan, bound, self.listed)
+            joins = self._clause_joins(number).substitutions(steps, bound)
+            self._joins_of[number, bound] = joins
+        return self._joins_of[number, bound]
 
-    def _literals(
-        self, query: Iterable[Literal], binding: Binding, negated: bool
-    ) -> set[GroundLiteral] | None:
-        """Return the literals over atoms of the world; all other atoms are false.
+    def _rows(self, number: int) -> Callable[[Collection[Constants]], dict[Key, Row | None]]:
+        """Return what makes ground clauses of constants: None if one is true. It raises Infeasible."""
+        if number not in self._rows_of:
+            predicates, literals = self.plan.program.predicates, self.clause(number).literals
+            numeric = [x.atom for x in literals if predicates[x.atom.predicate].numeric]
+            broken = partial(self._broken, number)
+            self._rows_of[number] = self._clause_joins(number).rows(number, numeric, broken)
+        return self._rows_of[number]
 
-        None if such an atom decides: a negative literal if ``negated``, otherwise a positive one.
-        """
-        literals = set[GroundLiteral]()
-        for literal in query:
-            atom = _ground(literal.atom, binding)
-            if not self.listed or self.fact(atom) is not None:
-                literals.add((literal.positive, atom))
-            elif literal.positive != negated:
-                return None
-        return literals
+    def _broken(self, number: int, constants: Constants) -> None:
+        """Raise Infeasible if a ground clause that facts make false is hard."""
+        if self.clause(number).hard:
+            text, evidence = self.shown((number, constants))
+            facts = [f"{'' if is_true else '!'}{show_ground_atom(*a)}" for a, is_true in evidence]
+            raise impossible([f"{text}."], facts, self.depends((number, constants)))
 
 
 def _weights(clause: Clause) -> ClauseWeights:
     return clause.weight, dict(clause.table or ())
-
-
-def _weight(clause: Clause, weights: ClauseWeights, row: Row) -> float | None:
-    if clause.hard:
-        return None
-    default, table = weights
-    weight = table.get(row.template, default)
-    return 0.0 if weight is None else weight * row.factor
 
 
 def _present(rows: Mapping[Key, Row | None]) -> dict[Key, Row | None]:
@@ -607,19 +501,6 @@ def _scanned(plan: ClausePlan | ExistentialPlan, listed: bool) -> set[str]:
 
 def _names(atom: Atom) -> list[str]:
     return [term.name for term in leaves(atom) if isinstance(term, Variable)]
-
-
-def _constant(term: Leaf, binding: Binding) -> str:
-    return binding[term.name] if isinstance(term, Variable) else term.name
-
-
-def atoms_of(literals: GroundLiterals) -> Iterator[GroundAtom]:
-    """Yield the atoms of literals, and of those of their conjunctions."""
-    for _, content in literals:
-        if isinstance(content, frozenset):
-            yield from atoms_of(content)
-        else:
-            yield content
 
 
 def _ground(atom: Atom, binding: Binding) -> GroundAtom:
@@ -637,10 +518,3 @@ def _matched(atom: Atom, constants: Constants, binding: Binding) -> Binding | No
         elif extended.setdefault(term.name, constant) != constant:
             return None
     return extended
-
-
-def _number(clause: _Clause, term: Leaf, binding: Binding) -> int:
-    """Return the whole number that a term stands for, or NO_NUMBER."""
-    if isinstance(term, Variable) and term.name in clause.numbers:
-        return int(binding[term.name])
-    return whole_number(_constant(term, binding))

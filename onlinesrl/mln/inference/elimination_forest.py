@@ -6,11 +6,11 @@ component is written as a model for other engines, in an order that does not dep
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import blake2b
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,17 +20,19 @@ from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.kernels import elimination_forest as kernel
 from onlinesrl.mln.kernels.elimination_forest import CLOSES, POSITIVE, UNKNOWN, UNSOLVED
 
-Literal: TypeAlias = "tuple[bool, GroundAtom | Literals]"
-"""A sign and an atom, or the literals of a conjunction."""
-Literals: TypeAlias = frozenset[Literal]
 Key = TypeVar("Key", bound=Hashable)
 
 
 class Factor(NamedTuple):
-    """A ground clause; the weight of a hard one is None."""
+    """A ground clause; the weight of a hard one is None.
+
+    A literal has an atom and a byte: ``POSITIVE``, and ``CLOSES`` where it stands alone or is the last of a
+    conjunction.
+    """
 
     weight: float | None
-    literals: Literals
+    bits: bytes
+    atoms: Sequence[GroundAtom]
 
 
 class Variable(NamedTuple):
@@ -66,20 +68,31 @@ class Component:
         return replace(self, model=model, weights=np.append(self.weights, 0.0))
 
 
-_LENGTHS = {"variable": "value", "factor": "weight", "literal": "holds", "cell": "cell"}
+_NOTHING = Factor(0.0, b"", ())
+_LENGTHS = {
+    "variable": "value",
+    "factor": "weight",
+    "literal": "holds",
+    "cell": "cell",
+    "atom": "fixed",
+}
 """A frame's array by what it has an entry for."""
 
 
-class EliminationForest:
+class EliminationForest(Generic[Key]):
     """Variables, ground clauses, and the best state, which does not depend on the history."""
 
     def __init__(self) -> None:
-        self._variables = list[Variable]()
+        self._variables = dict[int, Variable]()
         self._number = dict[GroundAtom, int]()
-        self._place = dict[GroundAtom, tuple[int, int]]()
-        self._factors = dict[Hashable, tuple[int, tuple[int, ...]]]()
-        self._free_variables, self._free_factors = list[int](), list[int]()
-        self._n_factors = self._literals = 0
+        self._free_variables, self._free_factors, self._free_atoms = (list[int]() for _ in range(3))
+        self._atom = dict[GroundAtom, int]()
+        self._factors = dict[Key, int]()
+        self._keys = dict[int, Key]()
+        self._literals = 0
+        self._touched = _ints([])
+        self.broken = list[Key]()
+        """The hard clauses that facts break, of those of the last update."""
         self._probability = dict[GroundAtom, float]()
         self.score = Fraction(0)
         """The weight of the true clauses of solved components."""
@@ -95,25 +108,40 @@ class EliminationForest:
         """Whether the states of all solved components are certified."""
         return not self._frame.size[kernel.UNCERTIFIED]
 
-    def value(self, atom: GroundAtom) -> float | None:
-        """Return the value of an open atom; None if its component is not solved."""
-        v, holds = self._place[atom]
-        value = self._frame.value[v]
-        return None if value < 0 else float(value == holds)
+    def values(self, atoms: Sequence[GroundAtom]) -> list[float | None]:
+        """Return the values of open atoms; None where their component is not solved."""
+        frame, numbers = self._frame, _ints(map(self._atom.__getitem__, atoms))
+        value = frame.value[frame.place[numbers]]
+        true = (value == frame.holding[numbers]).astype(np.float64).tolist()
+        return [None if x < 0 else y for x, y in zip(value.tolist(), true, strict=True)]
 
     def proven(self, atom: GroundAtom) -> bool:
         """Tell whether the state of an open atom's component, which is solved, is certified."""
-        v = self._place[atom][0]
+        v = int(self._frame.place[self._atom[atom]])
         while (above := int(kernel.parent(self._frame, v))) >= 0:
             v = above
         return not self._frame.known[v]
+
+    def clauses(self, atom: GroundAtom) -> list[Key]:
+        """Return the keys of the clauses that mention an atom."""
+        numbers = _ints([self._atom[atom]] if atom in self._atom else [])
+        return [self._keys[f] for f in self._clauses_of(numbers).tolist()]
+
+    def touched(self) -> list[Key]:
+        """Return the keys of the clauses that the last update has changed, or atoms of which it has moved."""
+        return [self._keys[f] for f in self._touched.tolist() if f in self._keys]
+
+    def is_open(self, key: Key) -> bool:
+        """Tell whether facts leave a clause undecided, and its weight is not 0."""
+        return bool(self._frame.length[self._factors[key]])
 
     def components(self, atoms: Iterable[GroundAtom]) -> Iterator[Component]:
         """Yield the components, solved or not, of these atoms; an atom that is not open has none."""
         seen = set[GroundAtom]()
         for atom in atoms:
-            if atom in self._place and atom not in seen:
-                component = self._component(self._place[atom][0])
+            v = int(self._frame.place[self._atom[atom]]) if atom in self._atom else -1
+            if v >= 0 and atom not in seen:
+                component = self._component(v)
                 seen |= {*component.atoms}
                 yield component
 
@@ -128,7 +156,7 @@ class EliminationForest:
         number = np.empty(len(names), np.int64)
         number[order] = np.arange(1, len(names) + 1)
         last_atom = np.cumsum([len(variable.atoms) for variable in variables]) - 1
-        lengths, places = self._places(factors)
+        lengths, places = _places(frame.start[factors], frame.length[factors])
         variable = np.searchsorted(members, frame.variable[places])
         from_last = frame.values[members[variable]] - 1 - frame.holds[places]
         atom = number[last_atom[variable] - from_last]
@@ -157,35 +185,43 @@ class EliminationForest:
         return Component(atoms, conjunctions, model, np.where(weights == np.inf, 0.0, weights))
 
     def update(
-        self, variables: Mapping[GroundAtom, Variable], factors: Mapping[Key, Factor | None]
+        self,
+        values: Mapping[GroundAtom, float | None],
+        variables: Mapping[GroundAtom, Variable],
+        factors: Mapping[Key, Factor | None],
     ) -> dict[GroundAtom, float | None]:
-        """Change variables and clauses; return atoms whose value moved, None where it is not solved.
+        """Change atoms, variables and clauses; return open atoms that moved, None where one is not solved.
 
-        ``variables`` are by name; ``factors`` has all clauses, by key, of those that change.
+        ``values`` are the facts about atoms: NaN is open, None is an atom no more. They include all atoms of
+        ``variables``, by name, that differ. ``factors`` has the clauses that change, by key.
         """
-        gone, new = list[int](), list[int]()
-        for name, variable in variables.items():
-            old = self._number.get(name)
-            if old is not None and self._variables[old] == variable:
-                continue
-            if old is not None:
-                gone.append(self._number.pop(name))
-                for atom in self._variables[old].atoms:
-                    del self._place[atom]
-                    self._probability.pop(atom, None)
-            if variable.atoms:
-                new.append(self._new_variable(name, variable))
-        changed, added, weighed = self._exchange(factors)
-        frame, changed = self._frame, [*new, *changed, *self._variables_of(added)]
-        count = kernel.eliminate(frame, _ints(changed), _ints(gone))
+        rows = {k: x for k, x in factors.items() if x is not None or k in self._factors}
+        self._make_room(sum(len(x.bits) for x in rows.values() if x is not None), len(rows))
+        moved, gone, new = self._exchange(values, variables)
+        numbers, weighed = self._write(rows)
+        again = self._clauses_of(moved)
+        numbers = self._touched = _ints(dict.fromkeys([*numbers.tolist(), *again.tolist()]))
+        frame = self._frame
+        changed = frame.work[: kernel.fold(frame, numbers)].tolist()
+        self.broken = [self._keys[f] for f in frame.order[: frame.size[kernel.BROKEN]].tolist()]
+        self._untrue(frame.flipped[: frame.size[kernel.FLIPPED]].copy())
+        count = kernel.eliminate(frame, _ints([*new, *changed]), gone)
         frame = self._with_room(cell=int(frame.size[kernel.CELLS] + kernel.room(frame, count)))
-        kernel.solve(frame, count, _ints([*changed, *self._variables_of(weighed)]))
-        kernel.judge(frame, _ints([*added, *weighed]))
+        weighed = frame.work[: kernel.variables_of(frame, weighed)].tolist()
+        kernel.solve(frame, count, _ints([*new, *changed, *weighed]))
+        kernel.judge(frame, numbers)
         flipped = frame.flipped[: frame.size[kernel.FLIPPED]]
         true = frame.true[flipped] == 1
         self._add(flipped[true], 1)
         self._add(flipped[~true], -1)
-        self._free_variables += gone
+        for v in gone.tolist():
+            del self._variables[v]
+        self._free_variables += gone.tolist()
+        for key in [key for key, factor in rows.items() if factor is None]:
+            self._free_factors.append(self._factors.pop(key))
+            del self._keys[self._free_factors[-1]]
+        absent = [a for a, value in values.items() if value is None and a in self._atom]
+        self._free_atoms += map(self._atom.pop, absent)
         return self._moved()
 
     def marginals(self) -> dict[GroundAtom, float]:
@@ -203,119 +239,124 @@ class EliminationForest:
             self._probability |= zip(atoms, values[not exactly :], strict=True)
         return self._probability
 
-    def _new_variable(self, name: GroundAtom, variable: Variable) -> int:
-        atoms, exactly = variable
-        if self._free_variables:
-            v = self._free_variables.pop()
-            self._variables[v] = variable
-        else:
-            v = len(self._variables)
-            self._variables.append(variable)
-        frame = self._with_room(variable=v + 1)
-        text = "\0".join((name[0], *name[1])).encode()
-        frame.name[v] = int.from_bytes(blake2b(text, digest_size=8).digest(), "big", signed=True)
-        frame.values[v] = len(atoms) + (not exactly)  # the first: none of them is true
-        frame.first[v] = frame.sender[v] = frame.block[v] = -1
-        frame.round[v], frame.degree[v], frame.value[v] = kernel.NEVER, 0, UNKNOWN
-        frame.wide[v] = 0
-        self._number[name] = v
-        self._place |= {atom: (v, holds) for holds, atom in enumerate(atoms, not exactly)}
-        return v
-
     def _exchange(
-        self, factors: Mapping[Key, Factor | None]
-    ) -> tuple[list[int], list[int], list[int]]:
-        """Return variables of clauses that go, clauses that come, and those that have another weight."""
-        removed, weighed = list[int](), list[tuple[int, float]]()
-        added = list[tuple[Hashable, tuple[int, ...], float]]()
-        for key, factor in factors.items():
-            old = self._factors.get(key)
-            written = None if factor is None else self._written(factor.literals)
-            if factor is not None and written is not None:
-                weight = np.inf if factor.weight is None else factor.weight
-                if old is None or old[1] != written:
-                    added.append((key, written, weight))
-                elif self._frame.weight[old[0]] != weight:
-                    weighed.append((old[0], weight))
-            if old is not None and old[1] != written:
-                removed.append(self._factors.pop(key)[0])
-        numbers = [number for number, _ in weighed]
-        gone = _ints([*removed, *numbers])
-        gone = gone[self._frame.true[gone] == 1]
-        self._add(gone, -1)
-        self._frame.true[gone] = 0
-        self._frame.weight[numbers] = [weight for _, weight in weighed]
-        self._frame.weight[removed] = 0.0
-        kernel.unlink(self._frame, _ints(removed))
-        variables, added_numbers = self._variables_of(removed), self._write(added)
-        self._free_factors += removed
-        return variables, added_numbers, numbers
+        self, values: Mapping[GroundAtom, float | None], variables: Mapping[GroundAtom, Variable]
+    ) -> tuple[Ints32, Ints32, Ints32]:
+        """Return the numbers of atoms that move, and those of variables that go and come."""
+        others = {
+            name: variable
+            for name, variable in variables.items()
+            if name not in self._number or self._variables[self._number[name]] != variable
+        }
+        gone = [self._number.pop(name) for name in others if name in self._number]
+        closed = [atom for v in gone for atom in self._variables[v].atoms]
+        others = {name: variable for name, variable in others.items() if variable.atoms}
+        new = _numbers(len(others), self._variables, self._free_variables)
+        self._number |= zip(others, new, strict=True)
+        self._variables |= zip(new, others.values(), strict=True)
+        fresh = [a for a, value in values.items() if value is not None and a not in self._atom]
+        fresh_numbers = _numbers(len(fresh), self._atom, self._free_atoms)
+        self._atom |= zip(fresh, fresh_numbers, strict=True)
+        present = [atom for atom in values if atom in self._atom]
+        frame = self._with_room(
+            variable=len(self._variables) + len(self._free_variables),
+            atom=len(self._atom) + len(self._free_atoms),
+        )
+        frame.mention[fresh_numbers] = frame.place[fresh_numbers] = -1
+        numbers = self._numbers_of(present)
+        before = [array[numbers] for array in (frame.fixed, frame.place, frame.holding)]
+        frame.fixed[numbers] = [values[atom] == 1.0 for atom in present]
+        frame.place[self._numbers_of(closed)] = -1
+        self._open(_ints(new), others)
+        differs = before[0] != frame.fixed[numbers]
+        differs |= before[1] != frame.place[numbers]
+        differs |= before[2] != frame.holding[numbers]
+        for atom in closed:
+            self._probability.pop(atom, None)
+        return numbers[differs], _ints(gone), _ints(new)
 
-    def _written(self, literals: Literals) -> tuple[int, ...]:
-        """Return variable, value and bits of each literal."""
-        result = list[int]()
-        for positive, content in literals:
-            if not isinstance(content, frozenset):
-                result += (*self._place[content], POSITIVE * positive | CLOSES)
-                continue
-            for sign, atom in content:
-                result += (*self._place[atom], POSITIVE * sign)  # type: ignore[index]
-            result[-1] |= CLOSES
-        return tuple(result)
+    def _open(self, new: Ints32, variables: Mapping[GroundAtom, Variable]) -> None:
+        """Begin variables with these numbers."""
+        frame, rows = self._frame, variables.values()
+        sizes = _ints(len(atoms) for atoms, _ in rows)
+        none = _ints(not exactly for _, exactly in rows)  # the first value: none of them is true
+        texts = ("\0".join((name, *constants)).encode() for name, constants in variables)
+        hashes = b"".join(blake2b(text, digest_size=8).digest() for text in texts)
+        frame.name[new] = np.frombuffer(hashes, ">i8")
+        frame.values[new] = sizes + none
+        frame.first[new] = frame.sender[new] = frame.block[new] = -1
+        frame.round[new], frame.degree[new], frame.value[new] = kernel.NEVER, 0, UNKNOWN
+        frame.wide[new] = 0
+        atoms = self._numbers_of(atom for variable in rows for atom in variable.atoms)
+        begin = np.cumsum(sizes) - sizes - none
+        frame.place[atoms] = np.repeat(new, sizes)
+        frame.holding[atoms] = np.arange(len(atoms)) - np.repeat(begin, sizes)
 
-    def _write(self, added: list[tuple[Hashable, tuple[int, ...], float]]) -> list[int]:
-        """Write clauses behind the others; returns their numbers."""
-        total, spare = sum(len(written) for _, written, _ in added) // 3, 0
-        if self._literals + total > len(self._frame.variable):
-            self._compact()
-            spare = self._literals // 4  # so many literals come before the next time
-        first, numbers = self._literals, list[int]()
-        room = first + total + spare
-        frame = self._with_room(literal=room, factor=self._n_factors + len(added))
-        for key, written, _ in added:
-            free = self._free_factors
-            numbers.append(free.pop() if free else self._n_factors)
-            self._n_factors = max(self._n_factors, numbers[-1] + 1)
-            self._factors[key] = numbers[-1], written
-        table = np.array([x for _, written, _ in added for x in written], np.int32).reshape(-1, 3)
-        span = slice(first, first + total)
-        frame.variable[span], frame.holds[span], frame.bits[span] = table.T
-        lengths = np.array([len(written) // 3 for _, written, _ in added], np.int64)
-        frame.start[numbers] = first + np.cumsum(lengths) - lengths
-        frame.length[numbers] = lengths
-        frame.weight[numbers] = [weight for *_, weight in added]
-        frame.true[numbers] = 0
+    def _write(self, factors: Mapping[Key, Factor | None]) -> tuple[Ints32, Ints32]:
+        """Write clauses behind the others; return their numbers, and which have another weight."""
+        old = _ints(self._factors[key] for key in factors if key in self._factors)
+        kernel.withdraw(self._frame, old)
+        self._untrue(old)
+        fresh = [key for key in factors if key not in self._factors]
+        new = _numbers(len(fresh), self._keys, self._free_factors)
+        self._factors |= zip(fresh, new, strict=True)
+        self._keys |= zip(new, fresh, strict=True)
+        rows = [_NOTHING if factor is None else factor for factor in factors.values()]
+        lengths = np.fromiter((len(bits) for _, bits, _ in rows), np.int64, len(rows))
+        total = int(lengths.sum())
+        frame, numbers = self._frame, _ints(map(self._factors.__getitem__, factors))
+        weights = np.array([np.inf if weight is None else weight for weight, *_ in rows])
+        weighed = numbers[(frame.weight[numbers] != weights) & (frame.length[numbers] > 0)]
+        frame.weight[numbers] = weights
+        frame.begin[numbers] = self._literals + np.cumsum(lengths) - lengths
+        frame.size_of[numbers] = lengths
+        frame.start[new] = frame.begin[new]
+        span = slice(self._literals, self._literals + total)
+        frame.atom[span] = self._numbers_of(atom for *_, atoms in rows for atom in atoms)
+        frame.sign[span] = np.frombuffer(b"".join(bits for _, bits, _ in rows), np.uint8)
         self._literals += total
-        kernel.link(frame, _ints(numbers))
-        return numbers
+        kernel.mention(frame, numbers)
+        return numbers, weighed
+
+    def _make_room(self, literals: int, factors: int) -> None:
+        """Make room for more clauses."""
+        end = self._literals + literals
+        if end > len(self._frame.holds):
+            self._compact()
+            end = self._literals + literals
+            end += self._literals // 4  # so many literals come before the next time
+        self._with_room(literal=end, factor=len(self._keys) + len(self._free_factors) + factors)
 
     def _compact(self) -> None:
-        """Close the gaps between literals of clauses that are left."""
-        frame = self._frame
-        numbers = _ints(number for number, _ in self._factors.values())
-        lengths, places = self._places(numbers)
+        """Close the gaps between the literals of clauses that are left."""
+        frame, numbers = self._frame, _ints(self._factors.values())
+        lengths, places = _places(frame.begin[numbers], frame.size_of[numbers])
         self._literals = total = len(places)
-        for array in (frame.variable, frame.holds, frame.bits):
+        for array in (frame.atom, frame.sign, frame.variable, frame.holds, frame.bits):
             array[:total] = array[places]
-        frame.start[numbers] = np.cumsum(lengths) - lengths
-        frame.first[: len(self._variables)] = -1
+        frame.begin[numbers] = frame.start[numbers] = np.cumsum(lengths) - lengths
+        frame.first[:] = frame.mention[:] = -1
         kernel.link(frame, numbers)
+        kernel.mention(frame, numbers)
 
-    def _variables_of(self, numbers: Iterable[int]) -> list[int]:
-        """Return the variables of clauses."""
-        _, places = self._places(_ints(numbers))
-        return [*dict.fromkeys(self._frame.variable[places].tolist())]
+    def _untrue(self, numbers: Ints32) -> None:
+        """Take the weights of clauses that are true out of the score."""
+        true = numbers[self._frame.true[numbers] == 1]
+        self._add(true, -1)
+        self._frame.true[true] = 0
 
-    def _places(self, numbers: Ints32) -> tuple[Ints, Ints]:
-        """Return the lengths of clauses, and the places of their literals in the frame, clause by clause."""
-        lengths = self._frame.length[numbers].astype(np.int64)
-        begin = np.cumsum(lengths) - lengths
-        return lengths, np.repeat(self._frame.start[numbers] - begin, lengths) + np.arange(
-            lengths.sum()
-        )
+    def _clauses_of(self, atoms: Ints32) -> Ints32:
+        """Return the numbers of the clauses that mention atoms."""
+        kernel.clauses_of(self._frame, atoms)
+        return self._frame.flipped[: self._frame.size[kernel.FLIPPED]].copy()
+
+    def _numbers_of(self, atoms: Iterable[GroundAtom]) -> Ints32:
+        return _ints(map(self._atom.__getitem__, atoms))
 
     def _add(self, numbers: Ints32, sign: int) -> None:
         """Add the weights of clauses to the score, without rounding."""
+        if not len(numbers):
+            return
         weights, counts = np.unique(self._frame.weight[numbers], return_counts=True)
         for weight, n in zip(weights.tolist(), counts.tolist(), strict=True):
             if weight < np.inf:
@@ -380,9 +421,10 @@ def _with_definitions(
 
 
 def _in_order(lengths: Ints, literals: Ints, weights: Floats) -> tuple[Ints, Ints, Floats]:
-    """Sort clauses by length, literals and weight; returns starts, literals and weights."""
-    clause, start = np.repeat(np.arange(len(lengths)), lengths), np.cumsum(lengths) - lengths
-    literals, orders = literals[np.lexsort((literals, clause))], list[Ints]()
+    """Sort clauses by length, literals, each once, and weight; returns starts, literals and weights."""
+    pairs = np.unique(np.stack([np.repeat(np.arange(len(lengths)), lengths), literals]), axis=1)
+    lengths, literals = np.bincount(pairs[0], minlength=len(lengths)), pairs[1]
+    start, orders = np.cumsum(lengths) - lengths, list[Ints]()
     for length in np.unique(lengths).tolist():
         rows = np.flatnonzero(lengths == length)
         columns = (literals[start[rows] + place] for place in reversed(range(length)))
@@ -390,6 +432,21 @@ def _in_order(lengths: Ints, literals: Ints, weights: Floats) -> tuple[Ints, Int
     order = np.concatenate([np.zeros(0, np.int64), *orders])
     start, places = gathered(np.append(start, len(literals)), order)
     return start, literals[places], weights[order]
+
+
+def _places(start: Ints, length: Ints32) -> tuple[Ints, Ints]:
+    """Return the lengths of spans, and their places, span by span."""
+    lengths = length.astype(np.int64)
+    begin = np.cumsum(lengths) - lengths
+    return lengths, np.repeat(start - begin, lengths) + np.arange(lengths.sum())
+
+
+def _numbers(count: int, used: Sized, free: list[int]) -> list[int]:
+    """Return so many numbers, first those that are free."""
+    again, end = max(len(free) - count, 0), len(used) + len(free)
+    numbers = free[again:]
+    del free[again:]
+    return [*numbers, *range(end, end + count - len(numbers))]
 
 
 def _ints(numbers: Iterable[int]) -> Ints32:

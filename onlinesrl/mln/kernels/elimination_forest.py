@@ -42,7 +42,17 @@ BITS = 47
 SPLIT = 2.0 ** (53 - BITS) + 1
 UNSOLVED, UNKNOWN = -1, -2
 """Values of variables whose component is not solved, and of new ones."""
-LAST, STAMP, CELLS, INFEASIBLE, UNCERTIFIED, MOVED, FLIPPED, STALE = 0, 1, 2, 3, 4, 5, 6, 7
+LAST, STAMP, CELLS, INFEASIBLE, UNCERTIFIED, MOVED, FLIPPED, STALE, BROKEN = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+)
 CONTRADICTS, UNPROVEN, OVERFLOWS = 1, 2, 4
 """What the last variable of a component knows: no state is possible, sums are rounded too much."""
 POSITIVE, CLOSES = 1, 2
@@ -52,7 +62,7 @@ POSITIVE, CLOSES = 1, 2
 class Forest(Frame):
     """Factors, the elimination of their variables, its messages and the best state."""
 
-    size: Annotated[Ints, "8"]
+    size: Annotated[Ints, "9"]
     name: Annotated[Ints, "variable"]  # a hash of its name
     values: Annotated[Ints32, "variable"]  # how many it has
     first: Annotated[Ints32, "variable"]  # its first literal
@@ -98,6 +108,20 @@ class Forest(Frame):
     factor: Annotated[Ints32, "literal"]
     next: Annotated[Ints32, "literal"]
     previous: Annotated[Ints32, "literal"]
+    # clauses before facts decide some of their atoms
+    fixed: Annotated[Floats, "atom"]  # its value, NaN: it is open
+    place: Annotated[Ints32, "atom"]  # its variable
+    holding: Annotated[Ints32, "atom"]  # the variable's value by which it is true
+    mention: Annotated[Ints32, "atom"]  # its first literal
+    spoken: Annotated[Ints, "atom"]
+    atom: Annotated[Ints32, "literal"]
+    sign: Annotated[Bytes, "literal"]  # the bits
+    next_mention: Annotated[Ints32, "literal"]
+    last_mention: Annotated[Ints32, "literal"]
+    folded: Annotated[Ints32, "3 * literal"]
+    size_of: Annotated[Ints32, "factor"]  # literals
+    begin: Annotated[Ints, "factor"]  # where they begin; ``start`` once they are folded
+    listed: Annotated[Ints, "factor"]
     start: Annotated[Ints, "factor"]
     length: Annotated[Ints32, "factor"]
     weight: Annotated[Floats, "factor"]  # infinite: hard
@@ -118,39 +142,180 @@ class Forest(Frame):
     digit: Annotated[Ints, "place"]
 
 
-def forest(variable: int = 64, factor: int = 64, literal: int = 128, cell: int = 256) -> Forest:
+def forest(
+    variable: int = 64, factor: int = 64, literal: int = 128, cell: int = 256, atom: int = 64
+) -> Forest:
     """Return a forest without variables, with arrays for so many."""
     empty = {"queue": np.full(ROUNDS + 1, -1, np.int32), "free": np.full(64, -1, np.int32)}
-    sizes = {"variable": variable, "factor": factor, "literal": literal, "cell": cell}
+    sizes = {"variable": variable, "factor": factor, "literal": literal, "cell": cell, "atom": atom}
     return Forest.zeros(empty, **sizes, place=MOST, table=MOST_CELLS)
+
+
+# clauses -----------------------------------------------------------------------------------------
+
+
+@kernel
+def mention(fr: Forest, factors: Ints32) -> None:
+    """List the literals of clauses at their atoms."""
+    for i in range(len(factors)):
+        f = factors[i]
+        for p in range(fr.begin[f], fr.begin[f] + fr.size_of[f]):
+            a = fr.atom[p]
+            fr.factor[p], fr.last_mention[p], fr.next_mention[p] = f, -1, fr.mention[a]
+            if fr.mention[a] >= 0:
+                fr.last_mention[fr.mention[a]] = p
+            fr.mention[a] = p
+
+
+@kernel
+def withdraw(fr: Forest, factors: Ints32) -> None:
+    """Take the literals of clauses off the lists of their atoms."""
+    for i in range(len(factors)):
+        f = factors[i]
+        for p in range(fr.begin[f], fr.begin[f] + fr.size_of[f]):
+            before, after = fr.last_mention[p], fr.next_mention[p]
+            if after >= 0:
+                fr.last_mention[after] = before
+            if before >= 0:
+                fr.next_mention[before] = after
+            else:
+                fr.mention[fr.atom[p]] = after
+
+
+@kernel
+def clauses_of(fr: Forest, atoms: Ints32) -> None:
+    """Write the clauses of atoms to ``flipped``, each once."""
+    fr.size[STAMP] += 1
+    fr.size[FLIPPED] = 0
+    for i in range(len(atoms)):
+        p = fr.mention[atoms[i]]
+        while p >= 0:
+            f = fr.factor[p]
+            if fr.listed[f] != fr.size[STAMP]:
+                fr.listed[f] = fr.size[STAMP]
+                fr.flipped[fr.size[FLIPPED]] = f
+                fr.size[FLIPPED] += 1
+            p = fr.next_mention[p]
+
+
+@kernel
+def fold(fr: Forest, factors: Ints32) -> int:
+    """Leave the atoms that facts decide out of clauses; return the number of variables touched, in ``work``.
+
+    ``flipped`` lists the clauses that differ from before, ``order`` the hard ones that facts break.
+    """
+    fr.size[STAMP] += 1
+    stamp, count = fr.size[STAMP], 0
+    fr.size[FLIPPED] = fr.size[BROKEN] = 0
+    for i in range(len(factors)):
+        f = factors[i]
+        length = 0
+        if fr.weight[f] != 0:
+            length = _left(fr, f)
+            if length == 0 and fr.weight[f] == np.inf:
+                fr.order[fr.size[BROKEN]] = f
+                fr.size[BROKEN] += 1
+        length = max(length, 0)
+        same = length == fr.length[f]
+        for n in range(length):
+            if not same:
+                break
+            p = fr.start[f] + n
+            same = (
+                fr.variable[p] == fr.folded[3 * n]
+                and fr.holds[p] == fr.folded[3 * n + 1]
+                and fr.bits[p] == fr.folded[3 * n + 2]
+            )
+        if same and fr.start[f] == fr.begin[f]:
+            continue
+        if not same:
+            fr.flipped[fr.size[FLIPPED]] = f
+            fr.size[FLIPPED] += 1
+            for p in range(fr.start[f], fr.start[f] + fr.length[f]):
+                count = _reach(fr, fr.variable[p], stamp, count)
+        _unlink(fr, f)
+        fr.start[f], fr.length[f] = fr.begin[f], length
+        for n in range(length):
+            p = fr.start[f] + n
+            fr.variable[p], fr.holds[p] = fr.folded[3 * n], fr.folded[3 * n + 1]
+            fr.bits[p] = fr.folded[3 * n + 2]
+            if not same:
+                count = _reach(fr, fr.variable[p], stamp, count)
+        _link(fr, f)
+    return count
+
+
+@kernel
+def _left(fr: Forest, f: int) -> int:
+    """Write what is left of a clause to ``folded``; returns the number of literals, -1 if it is true."""
+    fr.size[STAMP] += 1
+    length, last, first, possible = 0, 0, 0, True  # the first place of the present conjunction
+    for p in range(fr.begin[f], fr.begin[f] + fr.size_of[f]):
+        a, bits = fr.atom[p], fr.sign[p]
+        if fr.place[a] >= 0:
+            fr.folded[3 * length], fr.folded[3 * length + 1] = fr.place[a], fr.holding[a]
+            fr.folded[3 * length + 2] = bits & POSITIVE
+            length += 1
+            last = a
+        elif (fr.fixed[a] == 1) != ((bits & POSITIVE) != 0):
+            possible = False
+        if not bits & CLOSES:
+            continue
+        if not possible:
+            length = first
+        elif length == first:
+            return -1
+        else:
+            fr.folded[3 * length - 1] |= CLOSES
+            if length == first + 1:  # a literal alone, whose opposite makes the clause true
+                spoken = 2 * fr.size[STAMP] + (fr.folded[3 * length - 1] & POSITIVE)
+                if fr.spoken[last] == spoken ^ POSITIVE:
+                    return -1
+                fr.spoken[last] = spoken
+        first, possible = length, True
+    return length
 
 
 @kernel
 def link(fr: Forest, factors: Ints32) -> None:
     """List the literals of factors at their variables."""
     for i in range(len(factors)):
-        f = factors[i]
-        for p in range(fr.start[f], fr.start[f] + fr.length[f]):
-            v = fr.variable[p]
-            fr.factor[p], fr.previous[p], fr.next[p] = f, -1, fr.first[v]
-            if fr.first[v] >= 0:
-                fr.previous[fr.first[v]] = p
-            fr.first[v] = p
+        _link(fr, factors[i])
 
 
 @kernel
-def unlink(fr: Forest, factors: Ints32) -> None:
-    """Take the literals of factors off the lists of their variables."""
+def _link(fr: Forest, f: int) -> None:
+    for p in range(fr.start[f], fr.start[f] + fr.length[f]):
+        v = fr.variable[p]
+        fr.factor[p], fr.previous[p], fr.next[p] = f, -1, fr.first[v]
+        if fr.first[v] >= 0:
+            fr.previous[fr.first[v]] = p
+        fr.first[v] = p
+
+
+@kernel
+def _unlink(fr: Forest, f: int) -> None:
+    """Take the literals of a factor off the lists of their variables."""
+    for p in range(fr.start[f], fr.start[f] + fr.length[f]):
+        before, after = fr.previous[p], fr.next[p]
+        if after >= 0:
+            fr.previous[after] = before
+        if before >= 0:
+            fr.next[before] = after
+        else:
+            fr.first[fr.variable[p]] = after
+
+
+@kernel
+def variables_of(fr: Forest, factors: Ints32) -> int:
+    """Write the variables of factors to ``work``, each once; returns their number."""
+    fr.size[STAMP] += 1
+    count = 0
     for i in range(len(factors)):
         f = factors[i]
         for p in range(fr.start[f], fr.start[f] + fr.length[f]):
-            before, after = fr.previous[p], fr.next[p]
-            if after >= 0:
-                fr.previous[after] = before
-            if before >= 0:
-                fr.next[before] = after
-            else:
-                fr.first[fr.variable[p]] = after
+            count = _reach(fr, fr.variable[p], fr.size[STAMP], count)
+    return count
 
 
 # components --------------------------------------------------------------------------------------
@@ -165,27 +330,29 @@ def component(fr: Forest, v: int) -> int:
     """
     fr.size[STAMP] += 1
     fr.size[FLIPPED] = 0
-    count, i = _reach(fr, v, 0), 0
+    stamp = fr.size[STAMP]
+    count, i = _reach(fr, v, stamp, 0), 0
     while i < count:
         p = fr.first[fr.work[i]]
         while p >= 0:
             f = fr.factor[p]
-            count = _reach(fr, fr.variable[fr.start[f]], count)
+            count = _reach(fr, fr.variable[fr.start[f]], stamp, count)
             if p == fr.start[f]:
                 fr.flipped[fr.size[FLIPPED]] = f
                 fr.size[FLIPPED] += 1
                 for other in range(p + 1, p + fr.length[f]):
-                    count = _reach(fr, fr.variable[other], count)
+                    count = _reach(fr, fr.variable[other], stamp, count)
             p = fr.next[p]
         i += 1
     return count
 
 
 @kernel
-def _reach(fr: Forest, v: int, count: int) -> int:
-    if fr.seen[v] == fr.size[STAMP]:
+def _reach(fr: Forest, v: int, stamp: int, count: int) -> int:
+    """Write a variable to ``work`` that the stamp has not yet; returns how many it has."""
+    if fr.seen[v] == stamp:
         return count
-    fr.seen[v] = fr.size[STAMP]
+    fr.seen[v] = stamp
     fr.work[count] = v
     return count + 1
 
@@ -895,7 +1062,7 @@ def judge(fr: Forest, factors: Ints32) -> None:
 def _judge(fr: Forest, f: int) -> None:
     if fr.weight[f] == np.inf:
         return
-    true = fr.value[fr.variable[fr.start[f]]] >= 0 and _true(fr, f, fr.value)
+    true = fr.length[f] > 0 and fr.value[fr.variable[fr.start[f]]] >= 0 and _true(fr, f, fr.value)
     if true != (fr.true[f] == 1):
         fr.true[f] = true
         fr.flipped[fr.size[FLIPPED]] = f

@@ -29,15 +29,8 @@ from onlinesrl.logic.ast import Program
 from onlinesrl.logic.atom_index import Change, GroundAtom
 from onlinesrl.logic.ground_world import Exchange
 from onlinesrl.mln.explain.world_explanation import Alternative, GroundClause, explained
-from onlinesrl.mln.ground.incremental_grounder import (
-    GroundLiteral,
-    GroundLiterals,
-    IncrementalGrounder,
-    Key,
-    Row,
-    Step,
-    atoms_of,
-)
+from onlinesrl.mln.ground.binding_lists import Key, Row
+from onlinesrl.mln.ground.incremental_grounder import IncrementalGrounder, Step
 from onlinesrl.mln.inference.elimination_forest import (
     Component,
     EliminationForest,
@@ -46,6 +39,7 @@ from onlinesrl.mln.inference.elimination_forest import (
 )
 from onlinesrl.mln.inference.protocols import MapEngine, Marginals
 from onlinesrl.mln.inference.registry import map_engine, marginal_engine
+from onlinesrl.mln.kernels.elimination_forest import CLOSES, POSITIVE
 from onlinesrl.mln.lang.clausal_form import Clause
 from onlinesrl.mln.lang.evidence_weights import numbers_in, with_table
 from onlinesrl.mln.lang.reweighting import reweighed, weights_of, weights_text
@@ -114,13 +108,12 @@ class MlnWorld:
         self._fixed = dict[GroundAtom, float]()
         """By facts, alone or by a group; NaN for other atoms."""
         self._group = dict[GroundAtom, GroundAtom]()
-        self._mentions = dict[GroundAtom, dict[Key, None]]()
         self._groups = dict[GroundAtom, dict[GroundAtom, None]]()
         self._true = dict[GroundAtom, dict[GroundAtom, None]]()
         self._component = dict[GroundAtom, _SolvedComponent]()
         self._loose = dict[_SolvedComponent, None]()
         self._marginals = dict[GroundAtom, tuple[list[GroundAtom], Marginals]]()
-        self._forest = EliminationForest()
+        self._forest = EliminationForest[Key]()
         self._moved = dict[GroundAtom, None]()
         self._values = dict[GroundAtom, float]()
         self._score = Fraction(0)
@@ -155,7 +148,7 @@ class MlnWorld:
     ) -> tuple[list[GroundAtom], dict[GroundAtom, float]]:
         """See ``GroundWorld.neighbourhood``."""
         together = self._with_members(atoms)
-        keys = {key for atom in together for key in self._mentions.get(atom, ())}
+        keys = {key for atom in together for key in self._forest.clauses(atom)}
         beside = {atom for key in keys for atom in self._grounder.atoms(self._rows[key], key)}
         values = {atom: self.value(atom) or 0.0 for atom in sorted(beside.difference(together))}
         return sorted(together), values
@@ -218,13 +211,14 @@ class MlnWorld:
             alternative = Alternative(others, float(loss), other.certified)
         plan = self._grounder.plan
         members = [a for a in self._members(atom) if isnan(self._fixed[a])]
+        clauses = self._open_clauses([atom, *members])
         return explained(
             plan.program,
             atom,
-            values,
+            {**{a: self._fixed[a] for x in clauses for a in x.row.atoms}, **values},
             certified,
             alternative,
-            self._open_clauses([atom, *members]),
+            clauses,
             plan.groups.get(atom[0]),
             members,
         )
@@ -325,11 +319,11 @@ class MlnWorld:
         grounder, old = self._grounder, self._grounder.weights
         clauses = reweighed(grounder.plan.program, weights)
         new = grounder.weights_as(clauses)
-        rows = {k: row for k, row in self._rows.items() if old[row.clause] != new[row.clause]}
+        rows = {k: row for k, row in self._rows.items() if old[k[0]] != new[k[0]]}
         grounder.weights = new
         self._exchange({}, rows)
         try:
-            changed = self._solve({}, rows.values())
+            changed = self._solve({}, ())
         except (Infeasible, Unsolved):
             grounder.weights = old
             self._exchange({}, rows)
@@ -346,16 +340,17 @@ class MlnWorld:
         """
         rows = {key: self._rows.get(key) for key in step.rows}
         atoms = {atom: self._atoms.get(atom) for atom in step.atoms}
-        together, keys = self._update(step)
-        near = [row for row in (*rows.values(), *map(self._rows.get, keys)) if row is not None]
+        together = self._update(step)
+        old_rows = [row for row in rows.values() if row is not None]
         try:
-            self._check(step, keys)
-            changed = self._solve(together, near)
+            self._check(step)
+            changed = self._solve(together, old_rows)
         except (Infeasible, Unsolved) as error:
             conflict = None
             if isinstance(error, Infeasible):
                 with suppress(Unsolved):
-                    conflict = self._conflict({**together, **_atoms_of(near)})
+                    near = _atoms_of([*old_rows, *self._touched()])
+                    conflict = self._conflict({**together, **near})
             self._grounder = old
             self._update(Step(rows, atoms))
             raise conflict or error from None
@@ -368,24 +363,26 @@ class MlnWorld:
     def _solve(
         self, atoms: Mapping[GroundAtom, None], rows: Iterable[Row]
     ) -> dict[GroundAtom, Change]:
-        """Solve the components of atoms and ground clauses; return the open atoms whose value changed.
+        """Solve the components of atoms and of ground clauses that are touched.
+
+        ``rows`` are those that were. Returns the open atoms whose value changed.
 
         Raises Infeasible and Unsolved; then no answer has changed.
         """
         if not self._forest.feasible:
             raise Infeasible("no state satisfies the hard rules")
         near = {**atoms, **self._moved}
-        touched = {**near, **_atoms_of(rows)} if self._component or self._marginals else near
+        touched = near
+        if self._component or self._marginals:
+            touched = {**near, **_atoms_of([*rows, *self._touched()])}
         old = {self._component[atom]: None for atom in touched if atom in self._component}
         affected = {**near, **{atom: None for component in old for atom in component.atoms}}
-        values = {atom: 0.0 for atom in affected if isnan(self._atoms.get(atom, 1.0))}
-        wide = list[GroundAtom]()
-        for atom in values:
-            if isnan(self._fixed[atom]):
-                if (value := self._forest.value(atom)) is None:
-                    wide.append(atom)
-                else:
-                    values[atom] = value
+        present = [atom for atom in affected if isnan(self._fixed.get(atom, 1.0))]
+        best = dict(zip(present, self._forest.values(present), strict=True))
+        wide = [atom for atom, value in best.items() if value is None]
+        values = {
+            atom: best.get(atom) or 0.0 for atom in affected if isnan(self._atoms.get(atom, 1.0))
+        }
         new = [*map(self._solved, self._forest.components(wide))]
         for component in old:
             self._score -= component.score
@@ -405,47 +402,34 @@ class MlnWorld:
         self._values |= values
         return {atom: changed[atom] for atom in sorted(changed) if len({*changed[atom]}) > 1}
 
+    def _touched(self) -> list[Row]:
+        """Return the ground clauses that the last exchange has touched."""
+        return [*map(self._rows.__getitem__, self._forest.touched())]
+
     # ground clauses and atoms --------------------------------------------------------------------
 
-    def _update(self, step: Step) -> tuple[dict[GroundAtom, None], dict[Key, None]]:
-        """Take in the ground clauses and atoms of a step.
-
-        Returns the step's atoms with those of their groups, and the ground clauses that may have changed once
-        the atoms that facts decide are left out of them.
-        """
-        for key, row in step.rows.items():
-            if (old := self._rows.pop(key, None)) is not None:
-                for atom in dict.fromkeys(atoms_of(old.literals)):
-                    del self._mentions[atom][key]
-                    if not self._mentions[atom]:
-                        del self._mentions[atom]
-            if row is not None:
-                self._rows[key] = row
-                for atom in dict.fromkeys(atoms_of(row.literals)):
-                    self._mentions.setdefault(atom, {})[key] = None
+    def _update(self, step: Step) -> dict[GroundAtom, None]:
+        """Take in the ground clauses and atoms of a step; return its atoms with those of their groups."""
         for atom, value in step.atoms.items():
             self._set(atom, value)
-        together, moved = self._with_members(step.atoms), dict[GroundAtom, None]()
+        together = self._with_members(step.atoms)
         for atom in together:
-            before = self._fixed.get(atom, -1.0)
             if (value := self._atoms.get(atom)) is None:
                 self._fixed.pop(atom, None)
                 self._group.pop(atom, None)
             else:
                 decided = isnan(value) and self._group.get(atom) in self._true
                 self._fixed[atom] = 0.0 if decided else value
-            now = self._fixed.get(atom, -1.0)
-            if isnan(now) != isnan(before):
-                moved |= {atom: None, **dict.fromkeys(self._members(atom))}
-            elif now != before and not isnan(now):
-                moved[atom] = None
-        keys = {key: None for atom in moved for key in self._mentions.get(atom, ())}
-        keys = {**dict.fromkeys(step.rows), **keys}
-        self._exchange(together, keys)
-        return together, keys
+        self._exchange(together, step.rows)
+        for key, row in step.rows.items():
+            if row is None:
+                self._rows.pop(key, None)
+            else:
+                self._rows[key] = row
+        return together
 
-    def _exchange(self, atoms: Iterable[GroundAtom], keys: Iterable[Key]) -> None:
-        """Give the forest the present variables of atoms, and the ground clauses of these keys."""
+    def _exchange(self, atoms: Iterable[GroundAtom], rows: Mapping[Key, Row | None]) -> None:
+        """Give the forest the present variables of atoms, and ground clauses."""
         variables = dict[GroundAtom, Variable]()
         for atom in atoms:
             group = self._grounder.group(atom)
@@ -456,14 +440,13 @@ class MlnWorld:
                 members = sorted(a for a in self._groups.get(group, ()) if isnan(self._fixed[a]))
                 exactly = self._grounder.plan.groups[group[0]].exactly
                 variables[group] = Variable((*members,), exactly)
-        factors = dict[Key, Factor | None]()
-        for key in keys:
-            row, factor = self._rows.get(key), None
-            if row is not None and (weight := self._grounder.weight(row)) != 0.0:
-                literals = self._folded(row)
-                factor = Factor(weight, literals) if literals else None
-            factors[key] = factor
-        self._moved = dict.fromkeys(self._forest.update(variables, factors))
+        values = {atom: self._fixed.get(atom) for atom in atoms}
+        weight = self._grounder.weight
+        factors = {
+            key: None if row is None else Factor(weight(key, row), row.bits, row.atoms)
+            for key, row in rows.items()
+        }
+        self._moved = dict.fromkeys(self._forest.update(values, variables, factors))
 
     def _set(self, atom: GroundAtom, value: float | None) -> None:
         group = self._grounder.group(atom)
@@ -489,7 +472,7 @@ class MlnWorld:
         """Return atoms with all atoms of their groups."""
         return {member: None for atom in atoms for member in (atom, *self._members(atom))}
 
-    def _check(self, step: Step, keys: Iterable[Key]) -> None:
+    def _check(self, step: Step) -> None:
         """Raise Infeasible where facts alone break a hard rule."""
         groups = {group: None for group in map(self._grounder.group, step.atoms) if group}
         for group in (group for group in groups if group in self._groups):
@@ -498,55 +481,23 @@ class MlnWorld:
                 rule.exactly and not any(self._fixed[a] != 0.0 for a in self._groups[group])
             ):
                 raise Infeasible(f"the facts break {rule.show(group[0])}")
-        for key in keys:
-            row = self._rows.get(key)
-            if row is not None and self._hard(row) and self._folded(row) == frozenset():
-                text = self._grounder.clause(row.clause).text
-                raise Infeasible(f"the evidence breaks the hard rule {text}")
+        for number, _ in self._forest.broken:
+            text = self._grounder.clause(number).text
+            raise Infeasible(f"the evidence breaks the hard rule {text}")
 
     def _open_clauses(self, atoms: Iterable[GroundAtom]) -> list[GroundClause]:
         """Return the ground clauses of atoms that facts do not decide."""
-        clauses = list[GroundClause]()
-        for key in {key: None for atom in atoms for key in self._mentions.get(atom, ())}:
-            row = self._rows[key]
-            weight, literals = self._grounder.weight(row), self._folded(row)
-            if weight != 0.0 and literals:
-                clause = self._grounder.clause(row.clause)
-                clauses.append(GroundClause(weight, literals, clause, row))
-        return clauses
-
-    def _hard(self, row: Row) -> bool:
-        return self._grounder.weight(row) is None
-
-    def _folded(self, row: Row) -> GroundLiterals | None:
-        """Return the literals of a ground clause that facts do not decide; None if it is true."""
-        fixed, whole = self._fixed, True
-        literals = list[GroundLiteral]()
-        for literal in row.literals:
-            positive, content = literal
-            if not isinstance(content, frozenset):
-                value = fixed[content]
-                if isnan(value):
-                    literals.append(literal)
-                elif value == positive:
-                    return None
-                continue
-            whole = False
-            values = {(p, atom): fixed[atom] for p, atom in content}  # type: ignore[index]
-            if any(value == (not p) for (p, _), value in values.items()):
-                continue
-            conjunction = frozenset(literal for literal, value in values.items() if isnan(value))
-            if not conjunction:
-                return None
-            only = next(iter(conjunction))
-            literals.append((True, conjunction) if len(conjunction) > 1 else only)
-        if whole:
-            left = len(literals) == len(row.literals)
-            return row.literals if left else frozenset(literals)
-        result = frozenset(literals)
-        if any((not positive, content) in result for positive, content in result):
-            return None
-        return result
+        keys = {key: None for atom in atoms for key in self._forest.clauses(atom)}
+        grounder, rows = self._grounder, {k: self._rows[k] for k in keys if self._forest.is_open(k)}
+        return [
+            GroundClause(
+                grounder.weight(key, row),
+                grounder.clause(key[0]),
+                (key[0], grounder.template(key)),
+                row,
+            )
+            for key, row in rows.items()
+        ]
 
     def _solved(self, part: Component) -> _SolvedComponent:
         """Solve a component. Raises Infeasible and Unsolved."""
@@ -596,8 +547,8 @@ class MlnWorld:
                 new += [("group", group) for group in [self._group.get(atom)] if group]
                 new += [
                     ("rule", key)
-                    for key in self._mentions.get(atom, ())
-                    if self._hard(self._rows[key])
+                    for key in self._forest.clauses(atom)
+                    if self._grounder.weight(key, self._rows[key]) is None
                 ]
             for constraint in new:
                 if constraint not in constraints:
@@ -612,7 +563,7 @@ class MlnWorld:
         kind, name = constraint
         if kind == "fact":
             return (name,)
-        return [*(self._groups[name] if kind == "group" else atoms_of(self._rows[name].literals))]
+        return [*(self._groups[name] if kind == "group" else self._rows[name].atoms)]
 
     def _can_hold(self, constraints: Sequence[_Constraint]) -> bool:
         """Tell whether constraints can all hold."""
@@ -627,11 +578,13 @@ class MlnWorld:
             alone = [atom for atom in atoms if self._group.get(atom) not in groups]
             variables |= {atom: Variable((atom,), False) for atom in alone}
             if kind == "fact":
-                factors[constraint] = Factor(None, frozenset([(self._atoms[name] == 1.0, name)]))
+                bits = CLOSES | POSITIVE * (self._atoms[name] == 1.0)
+                factors[constraint] = Factor(None, bytes([bits]), (name,))
             elif kind == "rule":
-                factors[constraint] = Factor(None, self._rows[name].literals)
-        forest = EliminationForest()
-        unsolved = forest.update(variables, factors)
+                factors[constraint] = Factor(None, self._rows[name].bits, self._rows[name].atoms)
+        forest = EliminationForest[_Constraint]()
+        every = [atom for variable in variables.values() for atom in variable.atoms]
+        unsolved = forest.update(dict.fromkeys(every, nan), variables, factors)
         try:
             for part in forest.components(a for a, value in unsolved.items() if value is None):
                 self._engine.solve(part.model, part.weights)
@@ -641,7 +594,7 @@ class MlnWorld:
 
 
 def _atoms_of(rows: Iterable[Row]) -> dict[GroundAtom, None]:
-    return {atom: None for row in rows for atom in atoms_of(row.literals)}
+    return {atom: None for row in rows for atom in row.atoms}
 
 
 def _fact_text(atom: GroundAtom, is_true: bool) -> str:

@@ -4,6 +4,7 @@ import math
 import random
 from fractions import Fraction
 from itertools import product
+from math import nan
 
 import numpy as np
 import pytest
@@ -12,17 +13,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.mln.inference.elimination_forest import EliminationForest, Factor, Variable
+from onlinesrl.mln.kernels.elimination_forest import CLOSES, POSITIVE
 
 WEIGHTS = [None, 0.25, -0.25, 1.0, -1.0, 0.1, 0.7, -1.3, 3e-3]
 
 
-def holds(literals, true):
-    return any(
-        all((atom in true) == sign for sign, atom in content)
-        if isinstance(content, frozenset)
-        else (content in true) == positive
-        for positive, content in literals
-    )
+def factor(weight, *conjunctions):
+    """A ground clause of conjunctions of signed atoms."""
+    literals = [(n == len(part), *x) for part in conjunctions for n, x in enumerate(part, 1)]
+    bits = bytes(CLOSES * closes | POSITIVE * sign for closes, sign, _ in literals)
+    return Factor(weight, bits, tuple(atom for *_, atom in literals))
+
+
+def holds(factor, true):
+    together = True
+    for bits, atom in zip(factor.bits, factor.atoms, strict=True):
+        together &= (atom in true) == bool(bits & POSITIVE)
+        if bits & CLOSES and together:
+            return True
+        together |= bool(bits & CLOSES)
+    return False
 
 
 class Model:
@@ -52,10 +62,13 @@ class Model:
         def literal():
             return rng.random() < 0.5, rng.choice(near)
 
-        literals = {literal() for _ in range(rng.choice([1, 2, 2, 2, 3]))}
-        if rng.random() < 0.1:
-            literals.add((True, frozenset(literal() for _ in range(2))))
-        return Factor(weight, frozenset(literals))
+        signs = {
+            atom: sign for sign, atom in (literal() for _ in range(rng.choice([1, 2, 2, 2, 3])))
+        }
+        parts = [[(sign, atom)] for atom, sign in signs.items()]
+        if rng.random() < 0.1 and len(part := {literal() for _ in range(2)}) > 1:
+            parts.append(sorted(part))
+        return factor(weight, *parts)
 
     def step(self):
         """Change some variables and clauses; returns the atoms that moved."""
@@ -89,13 +102,14 @@ class Model:
             else:
                 factors[key] = self.a_factor(near[: self.reach])
         self.factors = {k: f for k, f in (self.factors | factors).items() if f is not None}
-        return self.forest.update(variables, factors)
+        closed = dict.fromkeys(old - present)
+        return self.forest.update(closed | dict.fromkeys(sorted(present), nan), variables, factors)
 
     def cold(self):
         """A new forest, with all in another order."""
         rng, forest = random.Random(len(self.factors)), EliminationForest()
         parts = [dict(rng.sample([*x.items()], len(x))) for x in (self.variables, self.factors)]
-        forest.update(*parts)
+        forest.update(dict.fromkeys(self.atoms(), nan), *parts)
         return forest
 
     def all_states(self):
@@ -111,26 +125,22 @@ class Model:
         return [(true, x) for true in self.all_states() if (x := self.score(true)) is not None]
 
     def score(self, true):
-        if any(x.weight is None and not holds(x.literals, true) for x in self.factors.values()):
+        if any(x.weight is None and not holds(x, true) for x in self.factors.values()):
             return None
-        gains = [
-            Fraction(x.weight)
-            for x in self.factors.values()
-            if x.weight and holds(x.literals, true)
-        ]
+        gains = [Fraction(x.weight) for x in self.factors.values() if x.weight and holds(x, true)]
         return sum(gains, Fraction(0))
 
 
 def mentioned(factor):
-    parts = [x if isinstance(x, frozenset) else {(True, x)} for _, x in factor.literals]
-    return {atom for part in parts for _, atom in part}
+    return {*factor.atoms}
 
 
 def bits(model, forest, with_marginals):
     marginals = forest.marginals() if with_marginals and forest.feasible else {}
+    values = dict(zip(model.atoms(), forest.values(model.atoms()), strict=True))
     return (
-        [(a, forest.value(a)) for a in model.atoms()],
-        [marginals.get(a) for a in model.atoms() if forest.value(a) is not None],
+        values,
+        [marginals.get(a) for a in model.atoms() if values[a] is not None],
         forest.score,
         forest.feasible,
         forest.certified,
@@ -177,7 +187,7 @@ def follows(seed, size, steps, brute):
         forest = model.forest
         asked = number % 3 != 1
         assert bits(model, forest, asked) == bits(model, model.cold(), asked)
-        assert known == {atom: forest.value(atom) for atom in model.atoms()}
+        assert known == dict(zip(model.atoms(), forest.values(model.atoms()), strict=True))
         true = {atom for atom, value in known.items() if value}
         if forest.feasible and None not in known.values():
             assert forest.score == model.score(true)
@@ -208,13 +218,13 @@ def test_a_chain_has_the_probabilities_of_forward_and_backward_messages():
     rng, n = random.Random(3), 1000
     names = [("P", (str(i),)) for i in range(n)]
     variables = {name: Variable((name,), False) for name in names}
-    alone = {i: Factor(rng.gauss(0, 1), frozenset([(True, names[i])])) for i in range(n)}
+    alone = {i: factor(rng.gauss(0, 1), [(True, names[i])]) for i in range(n)}
     pairs = {
-        n + i: Factor(rng.gauss(0, 2), frozenset([(False, names[i]), (True, names[i + 1])]))
+        n + i: factor(rng.gauss(0, 2), [(False, names[i])], [(True, names[i + 1])])
         for i in range(n - 1)
     }
     factors, forest = alone | pairs, EliminationForest()
-    forest.update(variables, factors)
+    forest.update(dict.fromkeys(names, nan), variables, factors)
     for number in range(40):
         key = rng.randrange(n - 1)
         weights = [factors[key + 1].weight, factors[key].weight if number % 2 else rng.gauss(0, 2)]
@@ -223,10 +233,10 @@ def test_a_chain_has_the_probabilities_of_forward_and_backward_messages():
         }
         factors |= pair
         before = dict(forest.marginals())
-        forest.update({}, pair)
+        forest.update({}, {}, pair)
         if number % 3:
             cold = EliminationForest()
-            cold.update(variables, factors)
+            cold.update(dict.fromkeys(names, nan), variables, factors)
             assert forest.marginals() == cold.marginals()
         again = [name for name in names if forest.marginals()[name] is not before[name]]
         assert len(again) < 200  # others are the same objects
