@@ -36,10 +36,9 @@ BATCH = 1024
 
 
 class Contents(NamedTuple):
-    """What stands next in a source, decoded, without groups that are left out; and the position after it."""
+    """What stands next in a source, decoded, without groups that are left out."""
 
     items: list[Decoded]
-    position: Any
     records: int
     """How many records were read."""
 
@@ -165,10 +164,17 @@ class ExampleReader:
         self.decoder = decoder
         self.choice = decoder.choice
         self._ahead: Contents | None = None
+        self._before: Any = None
+        """The position before what is read ahead."""
 
-    def open(self, position: Any = None) -> Any:
-        """Open the source at a position, None: its start, unless ``more`` has; return where it starts."""
-        return position if self._ahead is not None else self.source.open(position)
+    def open(self, position: Any = None) -> None:
+        """Open the source at a position, None: its start, unless ``more`` has."""
+        if self._ahead is None:
+            self.source.open(position)
+
+    def snapshot(self) -> Any:
+        """Return the position after the last batch, or where reading starts."""
+        return self.source.snapshot() if self._ahead is None else self._before
 
     def next_batch(self, room: int, condemned: str | None = None) -> Contents | None:
         """Return what stands next, of at most so many records.
@@ -180,21 +186,21 @@ class ExampleReader:
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             return ahead
-        batch = self.source.next_batch(room)
-        if batch is None:
+        records = self.source.next_batch(room)
+        if records is None:
             return None
         try:
-            contents = self.decoder.contents(batch.records)
+            contents = self.decoder.contents(records)
         except MemoryError:
             if condemned is None:
                 raise
-            contents = [ExampleError(condemned, "crash") for _ in batch.records]
+            contents = [ExampleError(condemned, "crash") for _ in records]
         self.choice.note([content.group for content in contents if isinstance(content, Example)])
-        decoded_records = zip(batch.records, contents, strict=True)
+        decoded_records = zip(records, contents, strict=True)
         if self.choice.all:
-            return Contents([*decoded_records], batch.position, len(contents))
+            return Contents([*decoded_records], len(contents))
         items = [item for item in decoded_records if self.decoder.chooses(item[1])]
-        return Contents(items, batch.position, len(contents))
+        return Contents(items, len(contents))
 
     def more(self, position: Any, stopping: Callable[[], bool]) -> bool:
         """Tell whether there is more after a position; ``next_batch`` then begins with it.
@@ -204,7 +210,7 @@ class ExampleReader:
         self.source.open(position)
         while not stopping() and (batch := self.next_batch(1)) is not None:
             if batch.items:
-                self._ahead = batch
+                self._ahead, self._before = batch, position
                 return True
         return False
 

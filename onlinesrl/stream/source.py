@@ -63,18 +63,11 @@ class SourceContext(NamedTuple):
     names: OptionalNames | None = None
 
 
-class Batch(NamedTuple):
-    """Records that stand next in a source, and the position after the last of them."""
-
-    records: Sequence[Record]
-    position: SourcePosition
-
-
 class Source(Protocol):
     """Where records come from, in batches, with default implementations.
 
     A run calls ``accepts`` for a checkpoint, ``open`` at its position, ``next_batch`` again and again,
-    ``committed`` after each checkpoint, and ``close`` at the end.
+    ``snapshot`` and ``committed`` before and after each checkpoint is written, and ``close`` at the end.
     """
 
     Position: ClassVar[Any] = dict[str, Any] | None
@@ -90,16 +83,20 @@ class Source(Protocol):
         """Tell whether a run may resume from its checkpoint of this number."""
         return True
 
-    def open(self, position: Any) -> Any:
-        """Connect; return the position where reading starts: this one, or for None the first."""
-        return position
+    def open(self, position: Any) -> None:
+        """Connect; reading starts at this position, or for None at the first."""
+        return
 
-    def next_batch(self, room: int) -> Batch | None:
+    def next_batch(self, room: int) -> Sequence[Record] | None:
         """Return the next records, at most ``room`` of them.
 
-        It is empty where there are no more for now, and None at the end. It must not wait long, so that the
-        run can check whether it was asked to stop.
+        There are none where there are no more for now, and it is None at the end. It must not wait long, so
+        that the run can check whether it was asked to stop.
         """
+        ...
+
+    def snapshot(self) -> Any:
+        """Return the position after the last batch, or where reading starts."""
         ...
 
     def lag(self) -> dict[str, int]:
@@ -119,6 +116,8 @@ class IteratedSource(Source):
     """A source that is read record by record: its batches come from ``read`` and ``after``."""
 
     _reading: Generator[Record | None] | None = None
+    _newest: Record | None = None
+    """The last record since the position ``_at``."""
 
     def read(self, position: Any = None) -> Iterator[Record | None]:
         """Yield the records after a position, and None, often enough, where there are no more for now."""
@@ -128,12 +127,11 @@ class IteratedSource(Source):
         """Return the position after records, which are the last that ``read`` has yielded."""
         raise NotImplementedError
 
-    def open(self, position: Any) -> Any:
+    def open(self, position: Any) -> None:
         """See ``Source.open``."""
-        self._reading, self._at = _paused(self.read(position)), position
-        return position
+        self._reading, self._at, self._newest = _paused(self.read(position)), position, None
 
-    def next_batch(self, room: int) -> Batch | None:
+    def next_batch(self, room: int) -> Sequence[Record] | None:
         """See ``Source.next_batch``; a batch ends at READ_BYTES, with the record that reaches them."""
         assert self._reading is not None, "the source is open"
         records: list[Record] = []
@@ -146,9 +144,14 @@ class IteratedSource(Source):
             size += len(record.value)
             if size >= READ_BYTES:
                 break
-        if records:
-            self._at = self.after(records)
-        return Batch(records, self._at) if records or waits else None
+        self._newest = records[-1] if records else self._newest
+        return records if records or waits else None
+
+    def snapshot(self) -> Any:
+        """See ``Source.snapshot``."""
+        if self._newest is not None:
+            self._at, self._newest = self.after([self._newest]), None
+        return self._at
 
     def close(self) -> None:
         """End the reading."""

@@ -96,7 +96,7 @@ class Trainer:
     def open(self, stopper: ShutdownSignal) -> None:
         """Open source and sink; of a live source, a new run saves its starting position first."""
         state = self.state
-        state.position = self.reader.open(state.position)
+        self.reader.open(state.position)
         state.sink.open(state.sink_state, self.outputs.predictions)
         if self.checkpointer.number == 0 and (self.reader.source.live or state.sink.state()):
             self.save()
@@ -104,6 +104,8 @@ class Trainer:
     def advance(self, stopper: ShutdownSignal) -> None:
         """Learn from the next micro-batch, tell the observers, and save if that is due."""
         room, steps = min(self.room, self.pace.most), self.state.metrics.steps
+        if self.rules.strict or self.rules.settle:  # it may be the one to go back to
+            self.note_position()
         try:
             batch = self.reader.next_batch(room, self.crash.condemned(steps))
         except MemoryError:
@@ -124,7 +126,7 @@ class Trainer:
         if metrics.steps > before and self.rules.schedule.metrics_due(metrics.steps):
             written = self.write_metrics()
         if batch.items:
-            self.state.position, self.unsaved = batch.position, True
+            self.unsaved = True
             if self.state.labels is not None and metrics.steps % WEIGH_EVERY == 0:
                 self.state.labels.weigh()
             self.check_share()
@@ -168,8 +170,17 @@ class Trainer:
             return self.state.metrics.steps % every == 0
         return seconds is not None and time.monotonic() - self.saved_at >= seconds
 
+    def note_position(self) -> None:
+        """Note how far the source has been read."""
+        self.state.position = self.reader.snapshot()
+
     def save(self) -> None:
-        """Write a checkpoint; see ``Checkpointer.save``."""
+        """Write a checkpoint after what the source has given."""
+        self.note_position()
+        self.write_checkpoint()
+
+    def write_checkpoint(self) -> None:
+        """Write a checkpoint, after the position that was noted; see ``Checkpointer.save``."""
         self.state.seconds = time.monotonic() - self.started
         self.checkpointer.save(self.reader.source)
         self.unsaved, self.saved_at = False, time.monotonic()
@@ -318,7 +329,7 @@ class Trainer:
         name = None if example.id is None else str(example.id)
         reason = outcome.error or ""
         if self.rules.strict or (self.rules.settle and outcome.unsolved):
-            self.save()  # with the position before the record, which was read alone
+            self.write_checkpoint()  # with the position before the record, which was read alone
             suffix = f" (example {printable(name)})" if name else ""
             raise DataError(f"{record.file}:{record.line}: {reason}{suffix}")
         self.outputs.dead.append(record, reason, name)
@@ -337,6 +348,7 @@ class Trainer:
     def line(self) -> dict[str, Any]:
         """Return a line of metrics, over the run so far."""
         copies = self.checkpointer.copies
+        self.note_position()
         return self.state.line() | ({} if copies is None else {"failed_copies": copies.failures})
 
     def write_metrics(self) -> dict[str, Any]:

@@ -19,9 +19,10 @@ rows = st.lists(st.lists(cell, min_size=4, max_size=4), max_size=6)
 
 def reading(path, position=None, ledger=None):
     source = FileSource([path], ledger=ledger)
-    for record in source.read(position):
-        if record is not None:
-            yield record, json.loads(json.dumps(source.after([record])))
+    source.open(position)
+    while (batch := source.next_batch(1)) is not None:
+        for record in batch:
+            yield record, json.loads(json.dumps(source.snapshot()))
 
 
 @given(

@@ -16,6 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import StorageError
+from onlinesrl.stream.decoding import ExampleReader, RecordDecoder
 from onlinesrl.stream.sources import line_reader as opened_files
 from onlinesrl.stream.sources.files import MAX_BYTES, FileSource
 from onlinesrl.stream.sources.parquet import TableSource
@@ -51,9 +52,10 @@ def feed(monkeypatch, data):
 def reading(paths, position=None, limit=MAX_BYTES, ledger=None):
     """Yield the records, and the position after each."""
     source = FileSource(paths, limit, ledger=ledger)
-    for record in source.read(position):
-        if record is not None:
-            yield record, json.loads(json.dumps(source.after([record])))
+    source.open(position)
+    while (batch := source.next_batch(1)) is not None:
+        for record in batch:
+            yield record, json.loads(json.dumps(source.snapshot()))
 
 
 def records_of(paths, position=None, limit=MAX_BYTES, ledger=None):
@@ -122,6 +124,24 @@ def test_standard_input_goes_on_when_fed_again_from_its_start(data):
         for k, (_, position) in enumerate(read):
             feed(patch, data)
             assert list(reading(["-"], position, LIMIT)) == read[k + 1 :]
+
+
+def test_what_is_read_ahead_is_not_behind_the_position(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"evidence": {}}\n' * 4)
+
+    def reader():
+        return ExampleReader(FileSource([tmp_path / "a.jsonl"]), RecordDecoder([], MAX_BYTES))
+
+    first = reader()
+    first.open()
+    assert first.snapshot() is None
+    assert len(first.next_batch(2).items) == 2
+    position, again = first.snapshot(), reader()
+    assert again.more(position, lambda: False)
+    assert again.snapshot() == position
+    again.open(position)
+    assert [record.line for record, _ in again.next_batch(1).items] == [3]
+    assert again.snapshot()["lines"] == 3
 
 
 def test_standard_input_is_left_open(monkeypatch):

@@ -116,6 +116,9 @@ class Rounds(Trainer):
         for observer in self.observers:
             observer.saved()
 
+    def note_position(self) -> None:
+        """Do nothing: rounds note where each shard is."""
+
     def add(self, result: Learned) -> None:
         """Write what a shard predicted and refused, and count it."""
         state = self.state

@@ -20,7 +20,7 @@ from onlinesrl.core.io.atomic_write import storage_errors
 from onlinesrl.core.io.restoring import Natural
 from onlinesrl.core.parallel.executors import Pool
 from onlinesrl.stream.records import Record
-from onlinesrl.stream.source import Batch, IteratedSource, Source, SourcePosition
+from onlinesrl.stream.source import IteratedSource, Source, SourcePosition
 from onlinesrl.stream.sources.files import AGAIN, BYTE_ORDER_MARK, expand, is_world, line_value
 from onlinesrl.stream.sources.line_reader import (
     READ_ERRORS,
@@ -64,9 +64,12 @@ class Cut(Source):
     pieces: Sequence[Any]
     """All pieces, in the order of the source; each has a ``shard``, its number."""
 
-    def next_batch(self, room: int) -> Batch | None:
+    def next_batch(self, room: int) -> Sequence[Record] | None:
         """Return None: rounds are learned elsewhere."""
         return None
+
+    def snapshot(self) -> None:
+        """Return None: rounds note where each shard is."""
 
     def begin(self, known_stamp: Stamp | None, pool: Pool) -> Stamp:
         """Set the pieces; ``known_stamp`` is their stamp where the run has begun.

@@ -60,7 +60,8 @@ class History(Cut):
         Raises DataError where the topic was created again.
         """
         with closing(self._source()) as source:
-            offsets = source.open(None)["offsets"]
+            source.open(None)
+            offsets = dict(source.offsets)
             identity = source.identities[self._topic]
             lag = source.lag()
         if known_stamp is not None:

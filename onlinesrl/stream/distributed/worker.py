@@ -73,14 +73,12 @@ def learn(
             batch = reader.next_batch(note.room(learned.examples, room) if note else room)
             if batch is None:
                 break
-            learned.position = batch.position
             first, n = learned.examples, sum(content is not None for _, content in batch.items)
             learned.examples += n
             learned.tombstones += len(batch.items) - n
             if n:
                 tallies.append(_step(learner, batch.items, learned, recent, task, note, first))
-    if learned.examples < task.examples:
-        learned.position = None
+    learned.position = reader.snapshot() if learned.examples == task.examples else None
     if tallies:
         learned.tally, learned.gain = reduce(add, tallies), learner.gain(state)
     learned.shown, learned.slowest = recent.whole(), learner.slowest.found

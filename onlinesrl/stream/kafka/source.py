@@ -99,8 +99,8 @@ class KafkaSource(IteratedSource):
 
     # where to begin ------------------------------------------------------------------------------
 
-    def open(self, position: dict[str, Any] | None) -> dict[str, Any]:
-        """Connect, and return where reading starts: at the position, or as configured."""
+    def open(self, position: dict[str, Any] | None) -> None:
+        """Connect; reading starts at the position, or as configured."""
         places, starts = self.broker.outlast(
             lambda: self._begin(position), self.options.patience, self.say
         )
@@ -112,8 +112,7 @@ class KafkaSource(IteratedSource):
         self._seek()
         if self._journal is not None and len(places) > 1:
             self.journal = Journal(self._journal, (position or {}).get("journal", 0))
-        first: dict[str, Any] = super().open(self._position_now())
-        return first
+        super().open(self._position_now())
 
     def open_span(self, partition: str, start: int, end: int) -> None:
         """Connect, and read only the records of a partition from an offset to another, without that."""

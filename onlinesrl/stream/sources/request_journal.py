@@ -7,6 +7,7 @@ so that a run that resumes from an earlier checkpoint learns from it again, with
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from onlinesrl.core.io.atomic_write import plain, storage_errors, sync_folder
 from onlinesrl.stream import checkpoints
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import PARTS, OutputFile, part_of, parts
-from onlinesrl.stream.source import Batch, Source, SourceContext
+from onlinesrl.stream.source import Source, SourceContext
 from onlinesrl.stream.sources.files import FilePosition, FileSource, path_of
 from onlinesrl.stream.sources.line_reader import TAIL_BYTES, LastBytes
 from onlinesrl.stream.sources.request_queue import Answerer, Requests
@@ -62,7 +63,7 @@ class RequestJournal(Source):
             self.journal.length > (0 if position is None else position["bytes"])
         )
 
-    def open(self, position: dict[str, Any] | None) -> dict[str, Any] | None:
+    def open(self, position: dict[str, Any] | None) -> None:
         """See ``Source.open``; say so if the beginning of the journal has been removed."""
         if position is None and part_of(Path(self.files[0])):
             self.say(
@@ -72,9 +73,8 @@ class RequestJournal(Source):
         left = [path for path in parts(self.path) if part_of(path) >= _part_at(position)]
         self._old = FileSource(left, self.max_bytes)
         self._old.open(position)
-        return position
 
-    def next_batch(self, room: int) -> Batch | None:
+    def next_batch(self, room: int) -> Sequence[Record] | None:
         """See ``Source.next_batch``; it ends when the server has closed and all requests are answered."""
         if self._old is not None:
             if (batch := self._old.next_batch(room)) is not None:
@@ -97,6 +97,13 @@ class RequestJournal(Source):
         if records:
             self.journal.flush()
         self.answerer.expect(records, learned)
+        return records
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """See ``Source.snapshot``."""
+        if self._old is not None:
+            before: dict[str, Any] | None = self._old.snapshot()
+            return before
         position = FilePosition(
             file=0,
             path=path_of(str(self.journal.path)),
@@ -104,7 +111,7 @@ class RequestJournal(Source):
             bytes=self.journal.length,
             tail=self._last.sha256 if self._lines else None,
         )
-        return Batch(records, dict(position))
+        return dict(position)
 
     def _append(self, text: bytes) -> Record:
         """Write a line to the journal, and return its record."""
