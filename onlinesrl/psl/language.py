@@ -29,6 +29,7 @@ class Psl:
     foreign = (
         ("dialect",),
         ("learner", "max_weights"),
+        ("learner", "replay"),
     )
     engines = AnyPslEngine
     lists_targets = True
@@ -90,6 +91,11 @@ class Psl:
             names = "cda1, cda2, adagrad and others that learn from one rival"
             raise config.error(
                 "learner.update", f"samples are of Markov logic; for PSL there are {names}"
+            )
+        if config.learner.replay is not None:
+            raise config.error(
+                "learner.replay",
+                "for Markov logic only; `onlinesrl learn` goes over the data of a PSL program many times",
             )
         hard = next((rule for rule in program.rules if rule.weight is None), None)
         if hard is not None and not config.inference.takes_hard_rules:

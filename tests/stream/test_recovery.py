@@ -33,6 +33,7 @@ BAD = [b"{\n", b'{"id": 1, "evidence": {"Tokn": []}}\n', b"\xff\xfe\n", b"[]\n"]
 OPEN = MODEL.read_text().replace('field = {"author", "title", "venue"}', "field = {...}")
 TRUTHS = [{"id": f"truth{name}", "truth": {"Good": [[name]]}} for name in "abcde"]
 PARQUET = ("counting", "mln", "psl", "late labels", "drift", "open types")
+REPLAY = {"update": "cda2", "replay": {"examples": 2, "reservoir": 3}}
 DRIFTING = "label = {A, B}\nWord(word)\nClass(label!)\nWord(+w) => Class(+c)\n"
 
 
@@ -78,6 +79,7 @@ def stream(request, job, citations, tmp_path):
     kinds: dict[str, tuple[list[bytes], dict[str, Any]]] = {
         "counting": (citations[:9], {}),
         "mln": (citations[:9], {"learner": {"update": "cda2", "sigma": 0.01}}),
+        "replay": (citations[:9], {"learner": REPLAY}),
         "psl": (trusts, soft),
         "late labels": (late(citations[:9]), {"labels": {"pending": 3}}),
         "rounds": (
@@ -90,7 +92,7 @@ def stream(request, job, citations, tmp_path):
         ),
         "mln world": (
             world_changes.encoded([*world_changes.changes(12, soft=False), *TRUTHS]),
-            {**worlds, "model": str(tmp_path / "world.mln")},
+            {**worlds, "model": str(tmp_path / "world.mln"), "learner": REPLAY},
         ),
         "open types": (citations[:9], {"model": str(tmp_path / "open.mln")}),
         "drift": (
@@ -131,7 +133,7 @@ def outcome(run: Job) -> Any:
 
 COUNTING = {"counting": 1, "late labels": 4, "rounds": 4}
 """What is learned by counting, and every how many writes it ends; what the real learner does, every 45."""
-LEARNED = ("mln", "psl", "drift", "open types", "psl world", "mln world")
+LEARNED = ("mln", "replay", "psl", "drift", "open types", "psl world", "mln world")
 CELLS = [
     *(("file", kind) for kind in (*COUNTING, *LEARNED)),
     *(("parquet", kind) if kind == "counting" else soaked("parquet", kind) for kind in PARQUET),

@@ -24,6 +24,8 @@ from onlinesrl.core.kernels.averaging import (
     measure,
     move,
 )
+from onlinesrl.core.kernels.dual_block import Block, move_block, subtract
+from onlinesrl.core.online.reservoir import NO_DUAL, DualBlock
 from onlinesrl.core.online.update_rules.adagrad import measure_by_rates, move_by_rates
 from onlinesrl.core.online.update_rules.rule import (
     OptimizerState,
@@ -39,7 +41,13 @@ BEYOND_RANGE = "its update overflows: learner.sigma is too small, or the weights
 
 @kernel
 def learn(
-    weights: Averaged, params: UpdateParams, scalar: Floats, n: int, rho: float, cost: float
+    weights: Averaged,
+    params: UpdateParams,
+    scalar: Floats,
+    n: int,
+    rho: float,
+    cost: float,
+    again: bool,
 ) -> float:
     """Make one update along the gap in ``delta``, of ``n`` weights; returns the loss g_t(w_t).
 
@@ -51,35 +59,48 @@ def learn(
         primal   grows by  g_t(w_t) + sigma / 2 s_t^2 |u|^2, where updates shrink the weights
 
     NaN: some number would not be finite, and no weight has changed. The gap is cleared.
+
+    ``again``: the example was learned from before. Then T and the sums of losses stay, and the last vector of
+    the average becomes that after this update. Where the rule ``moves`` duals, Delta and rho are those less
+    the example's block, which moves along; what is returned is then the duality gap of the example.
     """
-    t = int(scalar[T]) + 1
+    t = int(scalar[T]) + (0 if again else 1)
     margin_wanted = required(params.rooted, rho)
+    if len(params.block.index) > 0:
+        n = subtract(weights, params.block, n, cost)
+        margin_wanted = cost * margin_wanted - params.block.rho[0]
+        cost = 1.0
     if params.rates:
         margin, dot, norm, moved, rescaled = measure_by_rates(weights, params, n, margin_wanted)
     else:
         margin, dot, norm = measure(weights, n, margin_wanted)
         moved, rescaled = dot, 0.0
-    s = scale(params.shrinks, t)
+    s = scale(params.shrinks, int(scalar[T]) + 1)
     margin *= cost
     loss = margin - s * cost * dot
     loss = loss if loss > 0.0 else 0.0
-    c, alpha = 0.0, 1.0
+    c, alpha = 0.0, 1.0 if margin > 0.0 else 0.0
     if norm != 0.0:
         c, alpha = pair_at(params.formula, params, t, margin, cost * moved, cost * cost * norm)
         c *= cost
-    length, dual, primal = scalar[NORM], scalar[DUAL] + alpha * margin, scalar[PRIMAL] + loss
-    if params.shrinks:
+    length, dual, primal = scalar[NORM], scalar[DUAL] + alpha * margin, scalar[PRIMAL]
+    if not again:
+        primal += loss
+    if params.shrinks and not again:
         primal += 0.5 * params.sigma * s * s * length
     if c != 0.0:
         length += rescaled + (2.0 * c * moved + c * c * norm)
     if not (abs(primal) <= HUGE and abs(length) <= HUGE and abs(dual) <= HUGE):
         c = np.nan
-    s = scalar[S]
+    if len(params.block.index) > 0:
+        move_block(weights, params.block, n, alpha, margin_wanted)
+    s = scalar[S] - (scale(params.shrinks, t + 1) if again else 0.0)
     if not (move_by_rates(weights, params, n, c, s) if params.rates else move(weights, n, c, s)):
         return np.nan
-    scalar[T], scalar[S] = t, scalar[S] + scale(params.shrinks, t + 1)
     scalar[NORM], scalar[DUAL], scalar[PRIMAL] = length, dual, primal
-    scalar[LOSS] += loss
+    if not again:
+        scalar[T], scalar[S] = t, scalar[S] + scale(params.shrinks, t + 1)
+        scalar[LOSS] += loss
     return loss
 
 
@@ -158,16 +179,37 @@ class AveragedWeights(LearnedWeights):
     def how(self) -> UpdateParams:
         """The update and its constants, with the state of its optimiser."""
         if self._how is None or self._how[0] is not self.optimizer_state:
-            self._how = self.optimizer_state, self.update.compiled(self.optimizer_state)
+            block = Block.room(len(self.arrays.touched) if self.update.has_blocks else 0)
+            self._how = self.optimizer_state, self.update.compiled(self.optimizer_state, block)
         return self._how[1]
 
     def compile_learning(self) -> None:
         """Compile the kernel of an update, or load it from the cache."""
-        ready(learn, self.arrays, self.how, self.scalar, 0, 0.0, 1.0)
+        ready(learn, self.arrays, self.how, self.scalar, 0, 0.0, 1.0, False)
 
-    def learn(self, n: int, rho: float, cost: float = 1.0) -> float:
+    def learn(self, n: int, rho: float, cost: float = 1.0, again: bool = False) -> float:
         """Make one update along the gap in ``Averaged.delta``, of ``n`` weights; returns the loss g_t(w_t).
 
         The loss counts ``cost`` times. NaN: some number would not be finite, and no weight has changed.
+        ``again``: the example was learned from before; see ``learn``.
         """
-        return learn(self.arrays, self.how, self.scalar, n, rho, cost)
+        return learn(self.arrays, self.how, self.scalar, n, rho, cost, again)
+
+    @property
+    def dual_block(self) -> DualBlock:
+        """What the last example has in the dual; nothing where the update moves no duals.
+
+        Assigning it says of which example the next update is.
+        """
+        if not self.update.has_blocks:
+            return NO_DUAL
+        block = self.how.block
+        n = int(block.size[0])
+        places = np.flatnonzero(block.value[:n])
+        return DualBlock(block.index[places], block.value[places], float(block.rho[0]))
+
+    @dual_block.setter
+    def dual_block(self, block: DualBlock) -> None:
+        if self.update.has_blocks:
+            room, n = self.how.block, len(block.weights)
+            room.index[:n], room.value[:n], room.size[0], room.rho[0] = *block[:2], n, block.rho

@@ -134,7 +134,7 @@ class SequenceTagger(Estimator):
 
     def _new(self, update: Mapping[str, Any]) -> Learned:
         chosen: Update = validated(AnyUpdate, "learner", {**update})
-        for key in ("max_weights", "start", "costs", "label_loss"):
+        for key in ("max_weights", "start", "costs", "label_loss", "replay"):
             if getattr(chosen, key) is not None:
                 raise UsageError(f"learner.{key} does not apply to a tagger")
         if chosen.drawn() and not chosen.expects:

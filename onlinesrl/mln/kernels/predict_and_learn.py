@@ -363,8 +363,11 @@ def find_gap(p: StepFrame, filled: bool, partly: bool) -> tuple[int, float]:
 
 
 @kernel
-def learn(p: StepFrame, w: int, filled: bool) -> int:
-    """Learn from the world just predicted; returns OK, or TOO_WIDE if it learned nothing."""
+def learn(p: StepFrame, w: int, filled: bool, again: bool) -> int:
+    """Learn from the world just predicted, or ``again`` from one that was learned from before.
+
+    Returns OK, or TOO_WIDE if it learned nothing.
+    """
     partly = partly_labelled(p.plans, p.batch, w)
     n, rho = find_gap(p, filled, partly)
     if n == -NO_COMPLETION:
@@ -372,14 +375,14 @@ def learn(p: StepFrame, w: int, filled: bool) -> int:
         return OK
     if n < 0:
         return TOO_WIDE
-    slope = temperature_slope(p, partly)
+    slope = 0.0 if again else temperature_slope(p, partly)
     cost = 1.0
     if not p.how.expects:
         cost = mean_cost(p.net, p.state.truth, p.state.rival, p.state.cost)
-    loss = averaged_weights.learn(p.weights, p.how, p.scalar, n, rho, cost)
+    loss = averaged_weights.learn(p.weights, p.how, p.scalar, n, rho, cost, again)
     p.out.loss[w] = loss
     p.out.status[w] = OVERFLOW if np.isnan(loss) else OK
-    if len(p.heat) > 0 and p.out.status[w] == OK:
+    if len(p.heat) > 0 and not again and p.out.status[w] == OK:
         temperature.fit(p.heat, slope)
     return OK
 
@@ -401,14 +404,25 @@ def step(p: StepFrame, w: int, learns: bool, learning: bool) -> int:
     p.out.status[w], p.out.detail[w] = status, detail
     if status != OK:
         return OK
-    return learn(p, w, filled) if learns else OK
+    return learn(p, w, filled, False) if learns else OK
 
 
 @threaded
-def learn_alone(p: StepFrame, w: int) -> int:
-    """Learn from a ground world that another engine has predicted; see ``solve`` and ``learn``."""
+def ground_alone(p: StepFrame, w: int) -> int:
+    """Ground a world that is not predicted; returns a status, GROW_* where more room is needed."""
+    status, _ = ground_labelled(
+        p.plans, p.batch, w, p.net, p.scratch, p.state.truth, p.max_atoms, p.max_groundings
+    )
+    if status == OK and not number(p.plans, p.net, p.weights, True):
+        return GROW_WEIGHTS
+    return status
+
+
+@threaded
+def learn_alone(p: StepFrame, w: int, again: bool) -> int:
+    """Learn from a ground world that this has not predicted; see ``solve`` and ``learn``."""
     status = order(p)
-    return learn(p, w, False) if status == OK else status
+    return learn(p, w, False, again) if status == OK else status
 
 
 @threaded

@@ -112,6 +112,8 @@ class ExampleProcessor:
         update = weights.update
         self.sampled = update.drawn() > 0 and not update.expects  # the rival is always sampled
         self.slowest = Slowest()
+        self.again = False
+        """Whether the worlds of the batch were learned from before."""
         self.routes = [*ROUTES]
         self.allocate()
 
@@ -155,8 +157,13 @@ class ExampleProcessor:
         batch: grounding_frames.Batch,
         worlds: Sequence[Packed],
         answered: Mapping[int, Prediction],
+        again: bool = False,
     ) -> Results:
-        """Return empty results for the batch that is processed next."""
+        """Return empty results for the batch that is processed next.
+
+        ``again``: its worlds were learned from before, and ``learn_again`` processes them.
+        """
+        self.again = again
         room, n = self.room["output"], len(batch.listed)
         classes = np.zeros(n + 1, np.int64)
         if self.counter.by.query >= 0:
@@ -366,6 +373,21 @@ class ExampleProcessor:
         except _Bad as bad:
             out.status[w], out.detail[w] = bad.args
 
+    def learn_again(self, w: int) -> bool:
+        """Learn from a world of the batch that was learned from before; it is neither predicted nor counted.
+
+        Returns False, and learns nothing, where that would make the example a bad one.
+        """
+        while (status := predict_and_learn.ground_alone(self.memory, w)) in GROWING:
+            self._grow(status)
+        if status != OK:
+            return False
+        try:
+            self._learn(w, None)
+        except (Infeasible, Unsolved, _Bad):
+            return False
+        return bool(self.results.out.status[w] == OK)
+
     def _record(self, w: int, route: int, score: float) -> None:
         """Write the prediction, its counts and its score to the results."""
         net, code, results = self.grounder.net, self.grounder.layout.plans, self.results
@@ -501,13 +523,13 @@ class ExampleProcessor:
             if self._complete(w):
                 learn = self._contrast if self.sampled or update.expects else self._find_rival
                 learn(w, model, place, slope)
-        if self.results.out.status[w] == OK:
+        if self.results.out.status[w] == OK and not self.again:
             self._count(w)
 
     def _learned_alone(self, w: int) -> bool:
         """Learn from a world by a kernel; return False if it is too wide."""
         self._price(w)
-        while (status := predict_and_learn.learn_alone(self.memory, w)) in GROWING:
+        while (status := predict_and_learn.learn_alone(self.memory, w, self.again)) in GROWING:
             self._grow(status)
         return status not in {predict_and_learn.TOO_WIDE, INFEASIBLE}
 
@@ -524,7 +546,7 @@ class ExampleProcessor:
                 truths = self._samples(*beside)
         samples = self._samples(model, place)
         self._update(w, expected_gap(net, weights.arrays, truths, samples), 0.0, slope)
-        if weights.update.expects and self.results.out.status[w] == OK:
+        if weights.update.expects and self.results.out.status[w] == OK and not self.again:
             weights.sampled += 1
 
     def _samples(self, model: GroundMRF, place: Ints) -> Bytes:
@@ -563,7 +585,7 @@ class ExampleProcessor:
 
         It is 0 where nothing is fitted, and in a wide world that lists unlabelled atoms. Raises Infeasible.
         """
-        if self._fitted is None:
+        if self._fitted is None or self.again:
             return 0.0
         partly = self._partly(w)
         while True:
@@ -660,11 +682,11 @@ class ExampleProcessor:
 
     def _update(self, w: int, n: int, rho: float, slope: float, cost: float = 1.0) -> None:
         """Update the weights along a gap, and the temperature; OVERFLOW is the status of too large a step."""
-        loss = self.weights.learn(n, rho, cost)
+        loss = self.weights.learn(n, rho, cost, self.again)
         self.results.out.loss[w] = loss
         if math.isnan(loss):
             self.results.out.status[w] = OVERFLOW
-        elif self._fitted is not None:
+        elif self._fitted is not None and not self.again:
             fit(self._fitted.state, slope)
 
     # audits --------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import reduce
 from operator import add
@@ -27,6 +27,7 @@ from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally, heaviest
 from onlinesrl.core.online.parameter_mixing import State
+from onlinesrl.core.online.reservoir import NO_DUAL, Held, Reservoir
 from onlinesrl.core.online.temperature import scaled_by
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.logic.ast import Program
@@ -36,6 +37,7 @@ from onlinesrl.mln.ground.advice import largest, undeclared
 from onlinesrl.mln.ground.constant_index import News
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.ground.join_planner import Plan
+from onlinesrl.mln.ground.json_line_reader import NumberedExample
 from onlinesrl.mln.ground.model_index import Layout
 from onlinesrl.mln.inference.settings import Inference
 from onlinesrl.mln.kernels.ground_network import Network
@@ -82,6 +84,7 @@ class MlnOnlineLearner:
         self.temperature = self.worlds.temperature
         self.slowest = self.worlds.slowest
         self.reporter = Reporter(self.grounder, counter)
+        self.reservoir = None if update.replay is None else Reservoir(update.replay, inference.seed)
         self.seen = 0
 
     @property
@@ -199,7 +202,47 @@ class MlnOnlineLearner:
     # the step ------------------------------------------------------------------------------
 
     def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
-        """See ``Learner.step``; an example with new constants of open types forms its own batch."""
+        """See ``Learner.step``."""
+        if self.reservoir is None or not learning:
+            return self._part(items, learning)
+        return _joined(self._replaying(items, self.reservoir))
+
+    def _replaying(
+        self, items: Sequence[Item], reservoir: Reservoir
+    ) -> Iterator[tuple[list[Outcome], Tally]]:
+        """Process items, and after each that is learned from, learn again from earlier examples."""
+        first = 0
+        for place, item in enumerate(items):
+            example = item.example if isinstance(item, Answered) else item
+            if isinstance(example, ExampleError) or not example.labelled:
+                continue
+            updates, self.weights.dual_block = self.weights.updates, NO_DUAL
+            yield self._part(items[first : place + 1], learning=True)
+            first = place + 1
+            if self.weights.updates > updates:
+                self._learn_again(example, reservoir)
+        if first < len(items) or not items:
+            yield self._part(items[first:], learning=True)
+
+    def _learn_again(self, example: Example, reservoir: Reservoir) -> None:
+        """Learn again from examples of the reservoir, then offer it the one that was learned from last."""
+        new, places = Held(_line(example), self.weights.dual_block), reservoir.drawn()
+        try:
+            self._pack(self.decode_all([reservoir.held[place].line for place in places]))
+            worlds = self.packer.worlds
+            self.worlds.begin(self.grounder.batch(learning=True), worlds, {}, again=True)
+            for w, world in enumerate(worlds):
+                place = places[world.place]
+                held = reservoir.held[place]
+                self.weights.dual_block = held.block
+                if self.worlds.learn_again(w):
+                    reservoir.put(place, held._replace(block=self.weights.dual_block))
+        finally:
+            self.packer.clear()
+        reservoir.offer(new)
+
+    def _part(self, items: Sequence[Item], learning: bool) -> tuple[list[Outcome], Tally]:
+        """Process examples in turn; one with new constants of open types forms its own batch."""
         if not self.layout.open:
             return self._step(items, learning)
         first, parts = 0, []
@@ -212,8 +255,7 @@ class MlnOnlineLearner:
                 parts.append(self._first_sight(item, news, learning))
                 first = place + 1
         parts.append(self._step(items[first:], learning))
-        outcomes = [outcome for part, _ in parts for outcome in part]
-        return outcomes, reduce(add, (tally for _, tally in parts))
+        return _joined(parts)
 
     def _first_sight(
         self, item: Example | Answered, news: News, learning: bool
@@ -307,12 +349,17 @@ class MlnOnlineLearner:
         self._forget()
         header, arrays = self.weights.save()
         header |= {"seen": self.seen, "shown": self.packer.shown()}
+        if self.reservoir is not None:
+            header["replay"], examples = self.reservoir.save()
+            arrays |= examples
         return header | {name: part.save() for name, part in self.worlds.counted.items()}, arrays
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore the state that ``save`` returned, bit for bit. Raises Misfit."""
         saved = converted(header, _Saved)
         self.weights.restore(header, arrays)
+        if self.reservoir is not None:
+            self.reservoir.restore(header.get("replay"), arrays, len(self.weights))
         self.packer.set_stream(self.weights.stream)
         self.packer.set_shown(saved.shown)
         self.seen = saved.seen
@@ -338,3 +385,17 @@ class MlnOnlineLearner:
         if self.weights.dropped:
             self.weights.forget_constants(self.packer.shown())
             self.packer.set_stream(self.weights.stream)
+
+
+def _joined(parts: Iterable[tuple[list[Outcome], Tally]]) -> tuple[list[Outcome], Tally]:
+    """Return the outcomes, and the counts, of all parts."""
+    outcomes, tallies = zip(*parts, strict=True)
+    return [outcome for part in outcomes for outcome in part], reduce(add, tallies)
+
+
+def _line(example: Example) -> bytes:
+    """Return an example as a line of JSON."""
+    if isinstance(example, NumberedExample):
+        return example.line
+    values = ((name, getattr(example, name)) for name in Example.__struct_fields__)
+    return msgspec.json.encode({name: value for name, value in values if value is not None})

@@ -59,6 +59,7 @@ DEFAULTS = (
     ("source.mapping", None),
     ("inference.threshold", None),
     ("learner.calibrated", False),
+    ("learner.replay", None),
     ("inference.engine", "mpe"),
     ("inference.engine", "admm"),
 )

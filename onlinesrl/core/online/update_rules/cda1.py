@@ -17,6 +17,8 @@ from onlinesrl.core.online.update_rules.rule import Regularised, UpdateParams
 class CoordinateAscent(Regularised, ABC):
     """An update that sets the dual multiplier of its example to the best value, no more than 1 / sigma."""
 
+    moves = True
+
     @staticmethod
     @kernel
     def formula(

@@ -15,6 +15,7 @@ class Cda2(Regularised):
 
     name = "cda2"
     shrinks = True
+    moves = True
 
     @staticmethod
     @kernel

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import ValidationInfo, field_validator
+from pydantic import ValidationInfo, field_validator, model_validator
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.evaluation.label_loss import Given
@@ -22,10 +22,13 @@ from onlinesrl.core.io.config_types import Count, Existing, Positive
 from onlinesrl.core.jit.address import pair_address
 from onlinesrl.core.jit.decorators import kernel, plain
 from onlinesrl.core.jit.frames import Frame
+from onlinesrl.core.kernels.dual_block import Block
+from onlinesrl.core.online.reservoir import ReplaySection
 
 OptimizerState = Mapping[str, Floats]
 """The optimiser's state of each weight, float64[weights], by its name in ``columns``."""
 _NONE = np.zeros(0)
+NO_BLOCK = Block.room(0)
 
 
 class UpdateParams(Frame):
@@ -39,6 +42,7 @@ class UpdateParams(Frame):
     square: Floats  # [weight] the sum of its squared gaps; empty without rates
     rates: bool  # each weight has a step size of its own
     expects: bool  # the gap is to the expected features of all states, in place of a rival's
+    block: Block  # of the example at hand; without room where duals are not moved
 
     @classmethod
     def _without(cls, values: dict[str, object]) -> tuple[str, ...]:
@@ -71,6 +75,11 @@ class Update(Section, ABC):
     """Whether its steps ascend a dual, whose value bounds the regret."""
     expects: ClassVar[bool] = False
     """Whether the expected features of all states stand for those of a rival."""
+    moves: ClassVar[bool] = False
+    """Whether its step maximises the dual along a gap, so that replay moves an example's part of the dual."""
+
+    once: ClassVar[str] = ""
+    """Why an example must not be learned from again; empty where it may be."""
 
     update: str = ""
     """the online update."""
@@ -91,6 +100,8 @@ class Update(Section, ABC):
     calibrated: bool = False
     """whether probabilities of atoms are scaled by a temperature. It is fitted to the truth of each example
     before that is learned from; weights and most probable states are the same without it."""
+    replay: ReplaySection | None = None
+    """learning again from earlier examples, after each new one: a section, {} for its defaults."""
     start: Existing | None = None
     """what to start from: a file of weights, .mln or .psl, or a run folder or checkpoint, whose
     learning goes on whole; null: the weights of the rules."""
@@ -104,6 +115,22 @@ class Update(Section, ABC):
                 "that loss: ml needs; expected loss: pl, whose rival does not depend on the label loss"
             )
         return label_loss
+
+    @model_validator(mode="after")
+    def _replays(self) -> Self:
+        if self.replay is not None and self.once:
+            raise ValueError(f"replay: not for {self.update}, {self.once}")
+        if self.has_blocks and self.max_weights is not None:
+            raise ValueError(
+                f"replay: not for {self.update} with max_weights, since the parts of the dual that are moved "
+                "would lose the weights that are dropped; leave one of them out"
+            )
+        return self
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether examples are learned from again, and have parts of the dual that are then moved."""
+        return self.moves and self.replay is not None
 
     @staticmethod
     def formula(
@@ -133,10 +160,15 @@ class Update(Section, ABC):
 
     @property
     def bounds(self) -> bool:
-        """Whether its dual is proven to bound the regret; that of another package's rule is not."""
-        return self.dual and own(type(self))
+        """Whether its dual is proven to bound the regret.
 
-    def params(self, state: OptimizerState, formula: int = 0) -> UpdateParams:
+        That of another package's rule is not, nor one in which examples count as often as they are replayed.
+        """
+        return self.dual and own(type(self)) and (self.replay is None or self.moves)
+
+    def params(
+        self, state: OptimizerState, formula: int = 0, block: Block = NO_BLOCK
+    ) -> UpdateParams:
         """Return the constants with the optimiser's ``state``, and the address of the ``formula``."""
         return UpdateParams(
             formula=formula,
@@ -147,11 +179,13 @@ class Update(Section, ABC):
             square=state.get("square", _NONE),
             rates="square" in state,
             expects=self.expects,
+            block=block,
         )
 
-    def compiled(self, state: OptimizerState) -> UpdateParams:
+    def compiled(self, state: OptimizerState, block: Block = NO_BLOCK) -> UpdateParams:
         """Return the rule as kernels take it, with the optimiser's ``state``."""
-        return self.params(state, pair_address(self.formula, self.params(state)))
+        params = self.params(state, block=block)
+        return self.params(state, pair_address(self.formula, params), block)
 
     def scale(self, t: int) -> float:
         """Return s_t: w_t = base + s_t u_t."""

@@ -16,6 +16,7 @@ class Simple(Regularised):
     """Dual ascent that sets the new multiplier to a subgradient: steps of 1 / sigma."""
 
     name = "simple"
+    once = "whose steps may lower the dual"
 
     @staticmethod
     @kernel

@@ -18,6 +18,7 @@ class Subgradient(Regularised):
     name = "subgradient"
     loss: Literal["ml"] = "ml"
     shrinks = True
+    once = "whose steps shrink by the number of examples so far"
 
     @staticmethod
     @kernel
