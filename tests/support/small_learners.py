@@ -111,7 +111,7 @@ def named(weights: WeightTable) -> dict[tuple[str, tuple[str, ...]], tuple[float
     return found
 
 
-def state(learner: MlnOnlineLearner) -> tuple[Any, ...]:
+def state(learner: Any) -> tuple[Any, ...]:
     """All that is saved, the bytes of the arrays included."""
     header, arrays = learner.save()
     return header, {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()}

@@ -72,10 +72,13 @@ def examples(count: int, seed: int = 0, people: int = 4) -> list[Example]:
     return made
 
 
-def state(learner: PslOnlineLearner) -> tuple[Any, ...]:
-    """All that is saved, the bytes of the arrays included."""
-    header, arrays = learner.save()
-    return header, {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()}
+GOOD = {
+    "id": 1,
+    "evidence": {"Knows": [["a", "b"]], "Fair": [{"args": ["b"], "value": 0.5}]},
+    "query": {"Trusts": [["a", "b"], ["b", "a"]]},
+    "truth": {"Trusts": [{"args": ["a", "b"], "value": 0.25}]},
+}
+"""An example, which tests change to bad ones."""
 
 
 def learn(learner: PslOnlineLearner, seen: Sequence[Any], batch: int = 8) -> list[Any]:

@@ -26,7 +26,7 @@ from onlinesrl.runs.config.loading import load
 from tests.mln.ground.test_grounder import agrees_with_the_definition, copied
 from tests.support import trust_program
 from tests.support.random_programs import FOUND, NUMBERS, Case, cases, with_numbers
-from tests.support.small_learners import online
+from tests.support.small_learners import online, state
 
 MORE = {"thing": ["T7", "5"], "place": ["P7", "-3"], "word": ["W7", "a"]}
 """Constants, beside those of rules and examples, that facts may name."""
@@ -139,7 +139,7 @@ def test_facts_of_a_psl_program_are_the_same_as_copies() -> None:
         )
         outcomes = [(o.prediction, o.error is None) for o in trust_program.learn(learner, examples)]
         assert sum(good for _, good in outcomes) > 20
-        states.append((outcomes, trust_program.state(learner)))
+        states.append((outcomes, state(learner)))
 
     assert states[0] == states[1]
 

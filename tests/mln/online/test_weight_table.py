@@ -1,7 +1,6 @@
 """The weight table: growth, dropping, names, and going on from what was saved, bit for bit."""
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,6 @@ from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.online.weight_table import WeightTable
 from onlinesrl.runs.summary import heaviest, weights_text
-from onlinesrl.stream import checkpoints
 from tests.support.small_learners import (
     MODEL,
     examples,
@@ -119,31 +117,6 @@ def test_the_room_at_first_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> No
         assert state(again) == state(learner)
         found.append((predictions, state(learner), learn(again, examples(40, seed=2), 7)))
     assert found[1:] == found[:1] * 3
-
-
-@pytest.mark.parametrize(
-    ("update", "most"),
-    [("cda2", None), ("cda2", 150), ("adagrad", 150), ("perceptron", 150), ("cd", 150)],
-)
-def test_batches_and_checkpoints_change_no_bit(
-    update: str, most: int | None, tmp_path: Path
-) -> None:
-    """Whatever the size of batches, and whether the learner was saved and restored among them."""
-    seen, found = examples(70 if update == "cd" else 120), []
-    for batch in (1, 7, 64):
-        learner = new_learner(update, most)
-        predictions = learn(learner, seen[:63], batch)
-        if batch == 7:
-            path = checkpoints.save(tmp_path, 1, *learner.save(), keep=1)
-            saved, learner = checkpoints.load(path), new_learner(update, most)
-            learner.restore(saved.header, saved.arrays)
-        else:
-            learner.save()  # which forgets constants
-        predictions += learn(learner, seen[63:], batch)
-        found.append((predictions, state(learner), named(learner.weights), learner.certificate()))
-    assert found[1:] == found[:1] * 2
-    assert (learner.weights.dropped > 0) == (most is not None)
-    assert most is None or len(learner.weights) <= most
 
 
 def test_a_learner_that_has_seen_much_is_restored_to_little() -> None:

@@ -8,6 +8,7 @@ from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.learner import Item
 from onlinesrl.psl.online import learner as psl_learner
 from tests.support import trust_program
+from tests.support.small_learners import state
 
 
 @pytest.mark.parametrize("rows", [1, 150, 600])
@@ -30,6 +31,6 @@ def test_how_many_are_ground_together_changes_nothing(
     monkeypatch.setattr(psl_learner, "ROWS_TOGETHER", rows)
     outcomes, _ = learner.step(items)
     assert outcomes == expected
-    assert trust_program.state(learner) == trust_program.state(other)
+    assert state(learner) == state(other)
     assert sum(sizes) == 25
     assert max(sizes) == 1 if rows == 1 else 1 < max(sizes) < 25

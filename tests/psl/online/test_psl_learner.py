@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Example, ValuedAtom, decode
 from onlinesrl.core.learner import Prediction
@@ -18,28 +17,12 @@ from onlinesrl.psl.lang import reader
 from onlinesrl.psl.online.learner import PslInference, PslOnlineLearner
 from onlinesrl.psl.online.rule_weights import RuleWeights
 from onlinesrl.runs.summary import weights_text
-from tests.support.golden import check, inputs
+from tests.support.golden import check
+from tests.support.small_learners import state
 from tests.support.textbook_updates import RULES
-from tests.support.trust_program import MODEL, examples, learn, new_learner, soft, state
-
-GOOD = {
-    "id": 1,
-    "evidence": {"Knows": [["a", "b"]], "Fair": [{"args": ["b"], "value": 0.5}]},
-    "query": {"Trusts": [["a", "b"], ["b", "a"]]},
-    "truth": {"Trusts": [{"args": ["a", "b"], "value": 0.25}]},
-}
-
+from tests.support.trust_program import GOOD, MODEL, examples, learn, new_learner, soft
 
 BAD = Path(__file__).parent / "golden" / "examples.txt"
-
-
-def with_bad(seen: list[Example]) -> list[Any]:
-    """Examples with bad ones of every kind among them."""
-    mixed: list[Any] = [*seen]
-    for place, changes in zip(range(3, 1000, 4), inputs(BAD), strict=False):
-        mixed.insert(place, decode(msgspec.json.encode({**GOOD, **eval(changes)})))
-    mixed.insert(5, ExampleError("no JSON", "decode"))
-    return mixed
 
 
 def test_a_bad_example_says_why_and_changes_nothing() -> None:
@@ -66,29 +49,6 @@ def test_too_many_atoms_and_too_many_ground_rules_are_bad() -> None:
         learner = new_learner(**limit)
         _, tally = learner.step(examples(3))
         assert tally.errors == {kind: 3}
-
-
-@pytest.mark.parametrize("update", ["cda2", "adagrad"])
-def test_every_batch_size_gives_the_same_bits(update: str) -> None:
-    seen = with_bad(examples(60))
-    learners = {size: new_learner(update) for size in (1, 3, 64)}
-    outcomes = {size: learn(each, seen, size) for size, each in learners.items()}
-    expected = state(learners[1]), msgspec.json.encode(outcomes[1])
-    assert sum(each.error is not None for each in outcomes[1]) == len(inputs(BAD)) + 1
-    for size, each in learners.items():
-        assert (state(each), msgspec.json.encode(outcomes[size])) == expected, size
-
-
-@pytest.mark.parametrize("update", RULES)
-def test_a_restored_learner_goes_on_bit_for_bit(update: str) -> None:
-    whole, first, second = (new_learner(update) for _ in range(3))
-    seen = examples(24)
-    expected = learn(whole, seen)
-    header, arrays = learn(first, seen[:16]) and first.save()
-    second.restore(msgspec.json.decode(msgspec.json.encode(header)), arrays)
-    assert learn(second, seen[16:]) == expected[16:]
-    assert state(second) == state(whole)
-    assert second.certificate() == whole.certificate()
 
 
 def test_learning_beats_the_weights_it_starts_with() -> None:

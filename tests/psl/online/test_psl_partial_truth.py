@@ -9,7 +9,8 @@ import onlinesrl as srl
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.psl.lang import reader
-from tests.support.trust_program import examples, learn, new_learner, soft, state
+from tests.support.small_learners import state
+from tests.support.trust_program import examples, learn, new_learner, soft
 
 MODEL = """\
 1.0: Knows(A, B) & Kind(A) -> Likes(B, A) ^2
