@@ -8,7 +8,7 @@ import mlflow.models
 from mlflow.pyfunc import PythonModel
 
 from onlinesrl.library.learner import OnlineLearner
-from onlinesrl.stream.predictions import answer
+from onlinesrl.stream.predictions import Result
 from onlinesrl.stream.records import Record
 
 
@@ -25,7 +25,7 @@ class LearnerModel(PythonModel):
         outcomes = self.learner.predict(items)
         numbered = enumerate(zip(model_input, items, outcomes, strict=True), 1)
         return [
-            answer(Record(line.encode(), "", number, 0, 0), item, outcome).decode()
+            Result(Record(line.encode(), "", number, 0, 0), item, outcome).answer.decode()
             for number, (line, item, outcome) in numbered
         ]
 

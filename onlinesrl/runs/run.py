@@ -16,7 +16,7 @@ from onlinesrl.core.example import Example, ambiguous_labels
 from onlinesrl.core.io.restoring import converted, restoring
 from onlinesrl.core.jit.decorators import told_of_compiling
 from onlinesrl.core.language import Program, check_costs, check_query, counted, language_of
-from onlinesrl.core.learner import Answered, ExampleLearner, Learner
+from onlinesrl.core.learner import ExampleLearner, Learner
 from onlinesrl.core.parallel.executors import Inline
 from onlinesrl.core.search_status import observed
 from onlinesrl.core.version import __version__
@@ -237,8 +237,7 @@ class _FirstLabels(Observer):
         """See ``Observer.batch``."""
         if self.done:
             return
-        items = (result.item for result in progress.results if result.outcome.prediction)
-        examples = (item.example if isinstance(item, Answered) else item for item in items)
+        examples = (result.example for result in progress.results if result.outcome.prediction)
         labelled = [x for x in examples if isinstance(x, Example) and x.labelled]
         warnings = [*ambiguous_labels(labelled, self.query)]
         for warning in warnings:

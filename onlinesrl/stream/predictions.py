@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Constant, Example, show_ground_atom
-from onlinesrl.core.learner import Item, Outcome
+from onlinesrl.core.learner import Answered, Item, Outcome, Prediction
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.world_changes import WorldStep
 
@@ -32,10 +32,25 @@ class Result:
         self._answer: bytes | None = None
 
     @property
+    def example(self) -> Example | ExampleError:
+        """The example, with its truth if known."""
+        return self.item.example if isinstance(self.item, Answered) else self.item
+
+    @property
+    def name(self) -> str | None:
+        """The id of the example, where it has one."""
+        return None if self.example.id is None else str(self.example.id)
+
+    @property
     def answer(self) -> bytes:
         """The answer, also to an ExampleError."""
         if self._answer is None:
-            self._answer = answer(self.record, self.item, self.outcome)
+            outcome, item = self.outcome, self.item
+            told: Prediction | Refusal | None = outcome.prediction
+            if told is None:
+                name = None if isinstance(item, Answered) else item.id
+                told = Refusal(self.record.line, outcome.error or "", name)
+            self._answer = _encode(told)
         return self._answer
 
 
@@ -48,14 +63,6 @@ class Message(NamedTuple):
 
 
 _encode = msgspec.json.Encoder().encode
-
-
-def answer(record: Record, item: Any, outcome: Outcome) -> bytes:
-    """Return the answer to an example, or to an ExampleError, as JSON."""
-    if outcome.prediction is not None:
-        return _encode(outcome.prediction)
-    name = item.id if isinstance(item, Example | ExampleError) else None
-    return _encode(Refusal(record.line, outcome.error or "", name))
 
 
 def messages(result: Result) -> Iterator[Message]:

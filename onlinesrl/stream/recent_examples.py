@@ -1,22 +1,20 @@
-"""The examples of a micro-batch, and the last few, kept for the report."""
+"""The last few examples of a run, kept for the report, and signals of drift."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.evaluation.drift import DriftDetector
 from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.core.io.restoring import Misfit, converted
-from onlinesrl.core.learner import Answered, Item, Outcome, Prediction
-from onlinesrl.stream.late_labels import PendingExample
-from onlinesrl.stream.records import Record
+from onlinesrl.core.learner import Answered, Outcome, Prediction
+from onlinesrl.stream.predictions import Result
 from onlinesrl.stream.source import READ_BYTES
 
 SHOWN = 8
@@ -26,40 +24,14 @@ UNCERTAIN = 0.1
 """An atom is uncertain if its value is nearer to 1/2 than this."""
 
 
-class EarlyLabel(NamedTuple):
-    """The record of a label that came before its example, and the example without it."""
-
-    record: Record
-    example: Example
-
-
-class Work(NamedTuple):
-    """An item for the learner, its record, and its entry among those that wait for a label.
-
-    ``early``: the item has a label that came before its example.
-    """
-
-    record: Record
-    item: Item
-    waiting: PendingExample | None = None
-    early: EarlyLabel | None = None
-
-    @property
-    def example(self) -> Example | ExampleError:
-        """The example, with its truth if known."""
-        return self.item.example if isinstance(self.item, Answered) else self.item
-
-
-def drifts(
-    outcomes: Sequence[Outcome], work: Sequence[Work], detector: DriftDetector | None
-) -> list[int]:
+def drifts(results: Sequence[Result], detector: DriftDetector | None) -> list[int]:
     """Return how many examples there are up to each signal of drift; late labels are none."""
     if detector is None:
         return []
     return [
-        sum(not isinstance(entry.item, Answered) for entry in work[: place + 1])
-        for place, outcome in enumerate(outcomes)
-        if outcome.wrong is not None and detector.add(outcome.wrong)
+        sum(not isinstance(one.item, Answered) for one in results[: place + 1])
+        for place, result in enumerate(results)
+        if result.outcome.wrong is not None and detector.add(result.outcome.wrong)
     ]
 
 
@@ -72,15 +44,15 @@ class Shown(deque[tuple[Example, Outcome]]):
     def __init__(self) -> None:
         super().__init__(maxlen=SHOWN)
 
-    def take(self, work: Sequence[Work], outcomes: Sequence[Outcome]) -> None:
+    def take(self, results: Sequence[Result]) -> None:
         """Keep the last of these examples."""
         labelled = (
-            (entry.example, outcome)
-            for entry, outcome in zip(reversed(work), reversed(outcomes), strict=True)
-            if isinstance(entry.example, Example)
-            and entry.example.labelled
-            and outcome.prediction is not None
-            and len(entry.record.value) <= SHOWN_BYTES
+            (result.example, result.outcome)
+            for result in reversed(results)
+            if isinstance(result.example, Example)
+            and result.example.labelled
+            and result.outcome.prediction is not None
+            and len(result.record.value) <= SHOWN_BYTES
         )
         newest: dict[bool, list[tuple[int, tuple[Example, Outcome]]]] = {True: [], False: []}
         for age, pair in enumerate(chain(labelled, reversed(self))):

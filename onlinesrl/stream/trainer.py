@@ -14,10 +14,11 @@ from onlinesrl.core.learner import Answered, Item, Outcome, Tally, scored
 from onlinesrl.stream.checkpointer import Checkpointer
 from onlinesrl.stream.crash_notes import CrashNote
 from onlinesrl.stream.decoding import Content, Contents, Decoded, ExampleReader
+from onlinesrl.stream.late_labels import PendingExample
 from onlinesrl.stream.observer import Observer, Progress
 from onlinesrl.stream.predictions import Result
 from onlinesrl.stream.process_batch import process_batch
-from onlinesrl.stream.recent_examples import EarlyLabel, Work, drifts
+from onlinesrl.stream.recent_examples import drifts
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.schedule import SHARE_EVERY, WEIGH_EVERY, Pace, Schedule, rare_collections
 from onlinesrl.stream.shutdown import ShutdownSignal, Stopped
@@ -36,6 +37,25 @@ class Rules(NamedTuple):
     settle: bool = False
     bad_share: float = 1.0
     until: int | None = None
+
+
+class EarlyLabel(NamedTuple):
+    """The record of a label that came before its example, and the example without it."""
+
+    record: Record
+    example: Example
+
+
+class Work(NamedTuple):
+    """An item for the learner, its record, and its entry among those that wait for a label.
+
+    ``early``: the item has a label that came before its example.
+    """
+
+    record: Record
+    item: Item
+    waiting: PendingExample | None = None
+    early: EarlyLabel | None = None
 
 
 class Trainer:
@@ -259,9 +279,9 @@ class Trainer:
         if work[0].early is not None:
             work, outcomes, tally = self.with_early_label(work[0], outcomes, tally)
         results = [self.write(*pair) for pair in zip(work, outcomes, strict=True)]
-        state.shown.take(work, outcomes)
+        state.shown.take(results)
         late = sum(isinstance(task.item, Answered) for task in work)
-        marks = drifts(outcomes, work, state.drift)
+        marks = drifts(results, state.drift)
         state.metrics.add(tally, len(work) - late, late, marks)
         state.metrics.score(state.own, scored([task.item for task in work], outcomes))
         return results
@@ -288,9 +308,9 @@ class Trainer:
             labels.early.take(name)
             return [task], outcomes, tally
         again, counts = self.process([early.example])
-        task, bad = Work(task.record, early.example), Work(early.record, task.item)
+        bad, task = Result(early.record, task.item, outcomes[0]), Work(task.record, early.example)
         if again[0].prediction is not None:
-            self.refuse(bad, outcomes[0])
+            self.refuse(bad)
             self.state.metrics.refuse(error)
             labels.early.take(name)
             task = task._replace(waiting=labels.wait(early.example))
@@ -308,7 +328,7 @@ class Trainer:
         elif waiting is not None:
             waiting.give_out(outcome.prediction)
         if outcome.prediction is None:
-            self.refuse(task, outcome)
+            self.refuse(result)
         if not isinstance(item, Answered):
             self.send(result)
         return result
@@ -320,13 +340,11 @@ class Trainer:
         except ExampleError as error:
             self.state.metrics.refuse(error.kind)
             reason = f"{error.reason}; the example was learned from, but its prediction is lost"
-            name = str(result.item.id) if isinstance(result.item, Example) else None
-            self.outputs.dead.append(result.record, reason, name)
+            self.outputs.dead.append(result.record, reason, result.name)
 
-    def refuse(self, task: Work, outcome: Outcome) -> None:
+    def refuse(self, result: Result) -> None:
         """Write a dead letter; where that ends the run, save the state before it and raise DataError."""
-        record, example = task.record, task.example
-        name = None if example.id is None else str(example.id)
+        record, outcome, name = result.record, result.outcome, result.name
         reason = outcome.error or ""
         if self.rules.strict or (self.rules.settle and outcome.unsolved):
             self.write_checkpoint()  # with the position before the record, which was read alone

@@ -15,9 +15,9 @@ from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.stream.crash_notes import CrashNote
 from onlinesrl.stream.dead_letters import letter
 from onlinesrl.stream.decoding import Decoded, ExampleReader
-from onlinesrl.stream.predictions import answer
+from onlinesrl.stream.predictions import Result
 from onlinesrl.stream.process_batch import process_batch
-from onlinesrl.stream.recent_examples import Shown, Work
+from onlinesrl.stream.recent_examples import Shown
 from onlinesrl.stream.schedule import rare_collections
 from onlinesrl.stream.source import SourcePosition
 
@@ -100,21 +100,19 @@ def _step(
     Raises DataError for a bad example that ends the run.
     """
     kinds = Example | ExampleError  # a shard has no separate labels
-    work = [Work(record, content) for record, content in part if isinstance(content, kinds)]
-    outcomes, tally = process_batch(learner, [entry.item for entry in work], True, note, number)
-    for entry, outcome in zip(work, outcomes, strict=True):
+    work = [(record, content) for record, content in part if isinstance(content, kinds)]
+    outcomes, tally = process_batch(learner, [content for _, content in work], True, note, number)
+    results = [Result(*pair, outcome) for pair, outcome in zip(work, outcomes, strict=True)]
+    for result in results:
+        record, outcome, name = result.record, result.outcome, result.name
         if outcome.prediction is None:
-            record, example, reason = entry.record, entry.example, outcome.error or ""
-            name = None if example.id is None else str(example.id)
+            reason = outcome.error or ""
             if task.strict or (task.settle and outcome.unsolved):
                 suffix = f" (example {printable(name)})" if name else ""
                 raise DataError(
                     f"{record.file}:{record.line}: {reason}{suffix}; nothing of its round was kept"
                 )
             learned.letters += b"".join(letter(record, reason, name))
-    learned.predictions += b"".join(
-        answer(example.record, example.item, outcome) + b"\n"
-        for example, outcome in zip(work, outcomes, strict=True)
-    )
-    recent.take(work, outcomes)
+    learned.predictions += b"".join(result.answer + b"\n" for result in results)
+    recent.take(results)
     return tally

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import decode
 from onlinesrl.core.learner import Outcome
@@ -16,7 +17,7 @@ from onlinesrl.mln.lang import reader
 from onlinesrl.mln.online.atom_counts import AtomCounter
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.mln.online.reporting import Reporter, SpelledPrediction
-from onlinesrl.stream.predictions import answer
+from onlinesrl.stream.predictions import Result
 from onlinesrl.stream.records import Record
 
 PROGRAM = """colour = {"red", "green"}
@@ -78,8 +79,9 @@ def test_kernels_report_what_python_does(
     monkeypatch.setattr(Reporter, "texts", lambda *_: None)
     plain, others = stepped(by, query)
 
-    record = Record(b"", str(Path("a")), 1, 0, 0)
-    assert [answer(record, None, x) for x in spelled] == [answer(record, None, x) for x in plain]
+    record, nothing = Record(b"", str(Path("a")), 1, 0, 0), ExampleError("nothing")
+    lines, expected = ([Result(record, nothing, x).answer for x in xs] for xs in (spelled, plain))
+    assert lines == expected
     assert metrics.save() == others.save()
     for text, each in zip(spelled, plain, strict=True):
         if each.prediction is not None:
