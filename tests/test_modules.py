@@ -18,8 +18,9 @@ import pytest
 
 import onlinesrl as srl
 from onlinesrl import modules
-from onlinesrl.core.errors import Infeasible, ModuleError
+from onlinesrl.core.errors import Infeasible, ModuleError, StorageError
 from onlinesrl.core.evaluation.own_metric import AnyMetric
+from onlinesrl.core.io import checkpoint_file
 from onlinesrl.core.io.config_section import kinds_of
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.online.update_rules import UPDATES, AnyUpdate
@@ -44,7 +45,6 @@ from tests.support.golden import check, refusal
 ROOT = Path(__file__).parents[1]
 GUIDE = ROOT / "onlinesrl" / "guide"
 SAVED = re.compile(r"`([\w.]+)`(?:\.[^`]*|:)\n\n```\w+\n(.*?)^```", re.DOTALL | re.MULTILINE)
-MAIN = "from onlinesrl.commands.start import main; main()"
 PSL_MODEL = "0.7: Likes(a) & Near(a, b) -> Likes(b) ^2\n0.3: !Likes(a) ^2\n"
 
 
@@ -70,7 +70,7 @@ def mine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def command(folder: Path, *arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
     """Call the command line in a process, from the folder above."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), path]))}
-    words = [sys.executable, "-P", "-c", MAIN, *arguments]
+    words = [sys.executable, "-P", "-m", "onlinesrl", *arguments]
     return subprocess.run(
         words, cwd=folder.parent, env=environment, capture_output=True, text=True, check=False
     )
@@ -274,6 +274,12 @@ def test_a_metric_of_the_guide_is_shown_and_resumes_exactly(mine: Path) -> None:
         learner = copy(learner)  # by way of its checkpoint
     assert learner.metrics["own"] == shown
     assert srl.OnlineLearner.load(mine.parent / "runs" / "figures").metrics["own"] == shown
+    learner.save(mine / "figures.ckpt")
+    saved = checkpoint_file.load(mine / "figures.ckpt")
+    saved.header["metrics"]["own"]["all_labels"][0] = "x"
+    checkpoint_file.write(mine / "figures.ckpt", saved.number, saved.header, saved.arrays)
+    with pytest.raises(StorageError, match="the state of the metric all_labels is not its own"):
+        srl.OnlineLearner.load(mine / "figures.ckpt")
 
 
 class Noisy(modules.Metric):
@@ -446,6 +452,15 @@ def test_an_engine_of_the_guide_predicts_and_is_never_certified(mine: Path) -> N
     assert [line["certified"] for line in predictions] == [False] * 2
     inference = {"engine": icm, "presolve": "none"}
     assert learned(mine, inference=inference) == weights
+    for mark, hard in (("!", ""), ("", "!Label(m, k) v !Label(m, j) v k = j.\n")):
+        rules = "2 Word(m, A) => Label(m, Work)\n3 Word(m, B) => Label(m, Play)\n-1 Label(m, k)\n"
+        model = srl.Model(f"Word(mail, word)\nLabel(mail, kind{mark})\n{rules}{hard}")
+        words = {"Word": [["1", "A"], ["2", "B"], ["3", "C"]]}
+        answers = [
+            srl.OnlineLearner(model, "Label", inference=engine).predict_one(words)["Label"]
+            for engine in ("mpe", icm(presolve="none"))
+        ]
+        assert answers[0] == answers[1] != []
 
 
 def test_an_engine_of_psl_is_certified_by_its_multipliers(mine: Path) -> None:
@@ -467,6 +482,20 @@ class Lying(modules.MlnMapEngine):
 
     def solve(self, model, weights, bonus):
         return np.full(model.n_atoms, self.truth, np.uint8)
+
+
+class Giving(modules.MlnMapEngine):
+    """It finds nothing."""
+
+    def solve(self, model, weights, bonus):
+        raise modules.Unsolved("nothing after 7 sweeps")
+
+
+def test_users_read_why_an_engine_found_nothing(mine: Path) -> None:
+    model = srl.Model.read(mine / "mail.mln")
+    learner = srl.OnlineLearner(model, "Label", inference=Giving(presolve="none"))
+    with pytest.raises(srl.ExampleError, match="nothing after 7 sweeps"):
+        learner.learn_one(next(iter(srl.read(mine / "mail.jsonl"))))
 
 
 class Short(modules.PslMapEngine):

@@ -14,7 +14,7 @@ from onlinesrl.core.language import language_of
 from onlinesrl.core.timing import Clock
 from onlinesrl.library.constants import is_other_in_markov_logic, is_other_in_psl, restored
 from onlinesrl.library.inputs import Given, atoms, columns, facts
-from onlinesrl.library.model import Model, model_of, names_of
+from onlinesrl.library.model import Model, check_keys, model_of, names_of
 from onlinesrl.library.notebook import table_html
 from onlinesrl.library.tables import Table
 from onlinesrl.logic.tables import VALUE, with_names
@@ -116,8 +116,7 @@ def infer(
     model, seed, threads = model_of(model), search.get("seed", 0), search.get("threads", 1)
     error, max_work = search.get("error"), search.get("max_work")
     targets = search.get("targets", "stop")
-    if unknown := search.keys() - Search.__annotations__:
-        raise TypeError(f"infer has no parameter {', '.join(sorted(unknown))}")
+    check_keys(search, Search, "infer")
     if not (method is None or isinstance(method, str)):
         raise UsageError(f"method is {shown(method)}, expected the name of one")
     for key, number in {"error": error, "max_work": max_work}.items():

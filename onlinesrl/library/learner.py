@@ -30,7 +30,7 @@ from onlinesrl.library.checkpoint import Saved
 from onlinesrl.library.constants import Kind, Named, is_number, parts_of, texts
 from onlinesrl.library.curves import Curves
 from onlinesrl.library.inputs import Given, Unknown, atoms, constant, example, facts, unlabelled_of
-from onlinesrl.library.model import Model, model_of, names_of
+from onlinesrl.library.model import Model, check_keys, model_of, names_of
 from onlinesrl.library.prediction import Prediction
 from onlinesrl.library.streams import TableExamples
 from onlinesrl.library.weights import Weights
@@ -121,8 +121,7 @@ class OnlineLearner:
         **keys: Unpack[LearnerKeys],
     ):
         self.model = model = model_of(model)
-        if unknown := keys.keys() - LearnerKeys.__annotations__:
-            raise TypeError(f"OnlineLearner has no parameter {', '.join(sorted(unknown))}")
+        check_keys(keys, LearnerKeys, "OnlineLearner")
         metrics = keys.pop("metrics", {})
         chosen = section(update, "update") | {k: v for k, v in keys.items() if v is not None}
         self.settings = Settings(
@@ -505,7 +504,7 @@ class OnlineLearner:
         learner.learned.restore(saved.header, saved.arrays)
         if saved.labels is not None:
             learner._labels.restore(saved.labels, saved.arrays)
-        learner._metrics = Metrics.restore(saved.metrics)
+        learner._metrics = Metrics.restore(saved.metrics, learner.settings.own)
         learner._lines = [*saved.own.get("lines", ())]
         if saved.own:
             listed = saved.own.get("texts", ())

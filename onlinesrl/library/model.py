@@ -53,6 +53,12 @@ def names_of(names: str | Iterable[str], key: str) -> tuple[str, ...]:
     return listed
 
 
+def check_keys(keys: Mapping[str, Any], known: type[Any], name: str) -> None:
+    """Raise TypeError where ``name`` was called with keywords that the dict type ``known`` does not have."""
+    if unknown := keys.keys() - known.__annotations__:
+        raise TypeError(f"{name} has no parameter {', '.join(sorted(unknown))}")
+
+
 class Model:
     """Weighted rules.
 

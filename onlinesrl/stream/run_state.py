@@ -79,7 +79,7 @@ class RunState:
             self.finished = header["finished"]
             self.learner.restore(header["learner"], saved.arrays)
             self.learner.slowest.restore(header["slowest"])
-            self.metrics = Metrics.restore(header["metrics"])
+            self.metrics = Metrics.restore(header["metrics"], self.own)
             self.choice.restore(header["groups"])
             self.shown.restore(header["shown"])
             self.sink_state = converted(header.get("sink"), self.sink.State | None)

@@ -28,15 +28,16 @@ class Schedule:
 
     def room(self, examples: int) -> int:
         """Return how many examples may be taken before something is due: at most a batch."""
-        due = [self.batch, (1 << examples.bit_length()) - examples]
-        due.append(SHARE_EVERY - examples % SHARE_EVERY)
-        due += [n - examples % n for n in (self.metrics_every, self.checkpoint_examples) if n]
-        return min(due)
+        metrics = self.metrics_every
+        power = [] if metrics else [(1 << examples.bit_length()) - examples]
+        every = [n for n in (SHARE_EVERY, metrics, self.checkpoint_examples) if n]
+        return min(self.batch, *power, *(n - examples % n for n in every))
 
     def metrics_due(self, examples: int) -> bool:
         """Tell whether a line of metrics is due after so many examples."""
-        power = examples & (examples - 1) == 0
-        return power or bool(self.metrics_every and examples % self.metrics_every == 0)
+        if self.metrics_every:
+            return examples % self.metrics_every == 0
+        return examples & (examples - 1) == 0
 
 
 class Pace:

@@ -25,11 +25,14 @@ def test_batches_and_checkpoints_change_nothing(job, citations, plain, batch, ev
     assert run.results() == plain
 
 
-def test_metrics_at_powers_of_two_at_every_and_at_the_end(job, citations):
-    run = job(citations[:40], metrics={"every": 10, "by": "field"})
+@pytest.mark.parametrize(
+    ("every", "places"), [(None, [1, 2, 4, 8, 16, 32, 39]), (10, [10, 20, 30, 39])]
+)
+def test_metrics_at_powers_of_two_or_at_every_and_at_the_end(job, citations, every, places):
+    run = job(citations[:39], metrics={"every": every, "by": "field"})
     assert run.run() == 0, run.said
     lines = run.lines("metrics.jsonl")
-    assert [line["examples"] for line in lines] == [1, 2, 4, 8, 10, 16, 20, 30, 32, 40]
+    assert [line["examples"] for line in lines] == places
     windows = accumulate(line["window"]["examples"] for line in lines)
     assert list(windows) == [line["examples"] for line in lines]
 

@@ -222,11 +222,16 @@ class Metrics:
         return values
 
     @classmethod
-    def restore(cls, saved: Mapping[str, Any]) -> Metrics:
-        """Return the accumulators that ``save`` wrote. Raises Misfit."""
+    def restore(cls, saved: Mapping[str, Any], own: Mapping[str, Metric] = {}) -> Metrics:
+        """Return the accumulators that ``save`` wrote, with states of the ``own`` metrics. Raises Misfit."""
         metrics = converted(saved, cls, dec_hook=lambda kind, value: kind.restore(value))
         if bool(metrics.signals) != bool(metrics.marks):
             raise Misfit("it has signals of drift without a place, or places without a signal")
+        for name in metrics.own.keys() & own.keys():
+            try:
+                own[name].value(metrics.own[name][0])
+            except Exception as error:  # somebody's own code, which expects another state
+                raise Misfit(f"the state of the metric {name} is not its own: {error!r}") from error
         return metrics
 
 

@@ -145,7 +145,7 @@ class LpSection(StateSection):
         """See ``StateSection.state_engine``."""
         from onlinesrl.mln.inference.lp_relaxation import Lp
 
-        return Lp()
+        return Lp(seed)
 
 
 class McSatSection(SamplerSection):

@@ -368,8 +368,8 @@ class ExampleProcessor:
                     self._learn(w, clauses)
         except Infeasible:
             out.status[w] = INFEASIBLE
-        except Unsolved:
-            out.status[w] = UNSOLVED
+        except Unsolved as unsolved:
+            out.status[w], results.reasons[w] = UNSOLVED, str(unsolved)
         except _Bad as bad:
             out.status[w], out.detail[w] = bad.args
 
@@ -505,7 +505,9 @@ class ExampleProcessor:
         if inference.proven and not solution.certified:
             self.results.unsolved.add(w)
             if not inference.predicts_unproven:
-                raise Unsolved("the search ended at its limit")
+                raise Unsolved(
+                    "the search ended at its limit (inference.max_work, max_nodes) without a proven answer"
+                )
         return solution
 
     # learning ----------------------------------------------------------------------------------

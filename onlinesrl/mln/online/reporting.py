@@ -91,9 +91,8 @@ class Reporter:
         ):
             if status != OK:
                 detail = int(out.detail[w])
-                reason = REASONS.get(status) or self.grounder.reason(
-                    results.batch, w, status, detail
-                )
+                reason = results.reasons.get(w) or REASONS.get(status)
+                reason = reason or self.grounder.reason(results.batch, w, status, detail)
                 outcomes.append(Outcome(None, printable(reason), status == UNSOLVED))
                 continue
             example = world.example

@@ -25,11 +25,8 @@ REASONS = {
     NO_COMPLETION: "no values of the unlabelled atoms satisfy the hard rules together with the truth",
     INFEASIBLE: "no state satisfies the hard rules",
     OVERFLOW: BEYOND_RANGE,
-    UNSOLVED: (
-        "the search ended at its limit (inference.max_work, max_nodes) without a proven answer"
-    ),
 }
-"""The error message of a bad ground world, by status; ``Grounder.reason`` has the others."""
+"""The error message of a bad ground world, by status; ``Grounder.reason`` has most others."""
 KINDS = {
     **grounder.KINDS,
     INFEASIBLE: "infeasible",
@@ -54,6 +51,7 @@ class Results:
     """The scored atoms, true and predicted, of worlds that no kernel counts; see ``count_apart``."""
     unproven: set[int] = field(default_factory=set)  # worlds whose predicted state is not certified
     unsolved: set[int] = field(default_factory=set)  # worlds whose search ended at its limit
+    reasons: dict[int, str] = field(default_factory=dict)  # why worlds are ``UNSOLVED``
     audits: dict[int, float] = field(default_factory=dict)  # optimal score of the audit, by world
     marginals: dict[int, dict[str, list[ValuedAtom]]] = field(default_factory=dict)
     scored: dict[int, list[tuple[str, Floats, Bools]]] = field(default_factory=dict)

@@ -150,7 +150,8 @@ def _avro(schema: Schema, names: Collection[str]) -> Read:
         stream = io.BytesIO(data)
         value = decoder.schemaless_reader(stream, parsed, None)
         if rest := len(data) - stream.tell():
-            raise ExampleError(f"{rest} bytes follow the data of this schema")
+            more = "1 byte follows" if rest == 1 else f"{rest} bytes follow"
+            raise ExampleError(f"{more} the data of this schema")
         return msgspec.to_builtins(value)  # times and decimals to text
 
     return read

@@ -58,8 +58,15 @@ def test_what_the_relaxation_does_not_show_rounding_does(monkeypatch):
     with pytest.raises(Infeasible):
         Lp().solve(*clause_model(3, NOTHING))
     monkeypatch.setattr("onlinesrl.mln.inference.maxwalksat.BACKTRACKS", 0)
-    with pytest.raises(Unsolved, match="use the ILP engine"):
+    with pytest.raises(Unsolved, match="use the engine mpe"):
         Lp().solve(*clause_model(3, NOTHING))
+
+
+def test_where_rounding_gives_up_walksat_goes_on(monkeypatch):
+    monkeypatch.setattr("onlinesrl.mln.inference.maxwalksat.BACKTRACKS", 0)
+    for place in range(8):  # of the state that is left
+        model, weights = clause_model(3, [*NOTHING[:place], *NOTHING[place + 1 :]])
+        assert model.feasible(round_up(model, weights, None, np.full(3, 0.5)))
 
 
 def test_an_integral_optimum_is_the_mpe():

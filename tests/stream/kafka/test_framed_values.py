@@ -171,7 +171,7 @@ def test_fields_are_read_under_another_name_of_theirs_that_is_asked_for(registry
         (b'{"order": 1}', r"not in the framing of a schema registry: .* found b'{\"ord'"),
         (b"\0\0\0", r"not in the framing of a schema registry"),
         (framed(99, b""), r"/schemas/ids/99: 404 Not Found: .*Schema not found"),
-        (framed(1, as_avro(ORDERS[0]) + b"x"), "1 bytes follow the data of this schema"),
+        (framed(1, as_avro(ORDERS[0]) + b"x"), "1 byte follows the data of this schema"),
         (framed(1, as_avro(ORDERS[0])[:-3]), "the data are not of this schema: EOFError"),
         (framed(1, b"\x02" + b"\xff" * 12), "the data are not of this schema"),
         (framed(2, b"\x04\x02\x0a" + b""), r"the schema has no message at \[1, 5\]"),

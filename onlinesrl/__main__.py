@@ -1,0 +1,6 @@
+"""``python -m onlinesrl`` is the command line."""
+
+from onlinesrl.commands.start import main
+
+if __name__ == "__main__":
+    main()
