@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.example import Constant, Example, show_ground_atom
+from onlinesrl.core.example import Constant, show_ground_atom
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.world_changes import WorldStep
@@ -23,18 +22,17 @@ class Refusal(msgspec.Struct, omit_defaults=True):
 
 
 class Result:
-    """The outcome of an item of a record, and its answer as JSON, which is encoded once."""
+    """The outcome of an item of a record, and its answer as JSON, which is encoded once.
 
-    __slots__ = ("_answer", "item", "outcome", "record")
+    ``example`` is the item's example, with its truth if known, or why there is none.
+    """
+
+    __slots__ = ("_answer", "example", "item", "outcome", "record")
 
     def __init__(self, record: Record, item: Item, outcome: Outcome) -> None:
         self.record, self.item, self.outcome = record, item, outcome
+        self.example = item.example if isinstance(item, Answered) else item
         self._answer: bytes | None = None
-
-    @property
-    def example(self) -> Example | ExampleError:
-        """The example, with its truth if known."""
-        return self.item.example if isinstance(self.item, Answered) else self.item
 
     @property
     def name(self) -> str | None:
