@@ -416,6 +416,8 @@ def test_wrong_parameters_are_named(cls: Any) -> None:
         cls("mira", sigma=0.1).fit(*{made: (x, y) for made, x, y in MADE}[cls])
     with pytest.raises(srl.UsageError, match="learner"):
         cls(update="adam").fit(*{made: (x, y) for made, x, y in MADE}[cls])
+    with pytest.raises(srl.UsageError, match=r"learner\.update: expected a subclass of"):
+        cls(srl.OnlineLearner).fit(*{made: (x, y) for made, x, y in MADE}[cls])
     with pytest.raises(srl.UsageError, match="does not apply to a tagger"):
         srl.SequenceTagger({"update": "mira", "max_weights": 9}).fit(X, Y)
     for update, weight, said in (

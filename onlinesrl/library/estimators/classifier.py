@@ -16,6 +16,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats, Ints, enlarged
 from onlinesrl.core.errors import InputError, shown
 from onlinesrl.core.example import MOST
+from onlinesrl.core.interrupt import whole
 from onlinesrl.core.jit.address import addresses
 from onlinesrl.core.kernels import softmax as k
 from onlinesrl.core.kernels.covariance import Covariance, variance_of
@@ -195,10 +196,11 @@ class Learned:
 
     def meet(self, label: Label) -> None:
         """Give a label a number if it is new; with a boolean, both."""
-        for new in (False, True) if isinstance(label, bool) else (label,):
-            if new not in self.number:
-                self.number[new] = len(self.classes)
-                self.classes.append(new)
+        with whole():
+            for new in (False, True) if isinstance(label, bool) else (label,):
+                if new not in self.number:
+                    self.number[new] = len(self.classes)
+                    self.classes.append(new)
 
     def _make_room(self) -> None:
         """Make room for all features and labels that have numbers.
@@ -217,7 +219,8 @@ class Learned:
         for _ in range(labels - len(covariances)):
             fields = {"scale": scale.copy(), "variance": variance.copy()}
             covariances.append(Covariance.zeros(fields, weight=room, slot=min(room, FULL)))
-        self._hold(weight, covariances)
+        with whole():
+            self._hold(weight, covariances)
 
     def learn(self, row: Row, label: Label) -> None:
         """Learn from one row and its label."""
@@ -240,6 +243,7 @@ class Learned:
 
     def weights(self) -> Iterator[tuple[tuple[Any, Label], tuple[float, float]]]:
         """Yield the weights, each by feature and label, with standard errors."""
+        self._make_room()
         for label, part in zip(self.classes, self.parts, strict=True):
             for feature, n in self.columns.features.items():
                 error = math.sqrt(variance_of(part.covariance, n))
@@ -285,8 +289,7 @@ class Columns:
     def __init__(self) -> None:
         self.features: dict[tuple[Any, ...], int] = {(): 0}
         self.table: list[Any] | None = None
-        self._names: tuple[Any, ...] = ()
-        self._touched = np.zeros(1, np.int64)
+        self._last: tuple[tuple[Any, ...], Ints] = (), np.zeros(1, np.int64)
 
     def read(self, x: Any, place: str, adding: bool) -> Row:
         """Return the features of a row; with ``adding`` new ones are numbered, else left out.
@@ -295,18 +298,18 @@ class Columns:
         """
         if not isinstance(x, dict):
             x = self._by_name(x, place)
-        if (names := tuple(x)) == self._names:
+        names, (last, numbers) = tuple(x), self._last
+        if names == last:
             try:
                 values = array("d", x.values())
             except TypeError:  # not all are numbers
                 return self._read(x, place, adding)
             if math.hypot(*values) <= MOST:  # so all are finite
                 values.append(1.0)
-                return self._touched, np.frombuffer(values)
+                return numbers, np.frombuffer(values)
         touched, values_of = self._read(x, place, adding)
         if len(touched) == len(names) + 1 and all((name,) in self.features for name in names):
-            self._names = names
-            self._touched = np.array([*(self.features[name,] for name in names), 0])
+            self._last = names, np.array([*(self.features[name,] for name in names), 0])
         return touched, values_of
 
     def _by_name(self, x: Any, place: str) -> Mapping[Any, Any]:
