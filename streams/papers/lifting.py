@@ -99,7 +99,7 @@ def voters(people: int) -> tuple[HingeLossMRF, Floats]:
     names = tuple(map(str, range(people + PARTIES)))
     program = parse(VOTES, declared=dict.fromkeys(relations, 2))
     weights = np.array([rule.weight or 0.0 for rule in program.rules])
-    model = Grounder(program).ground(Database(names, relations)).graphs.model
+    model = Grounder(program).ground(Database(names, relations))
     lifting = lift(model, weights)
     return lifting.model, lifting.weights
 
@@ -171,7 +171,7 @@ def friendship(edges: int, decimals: int) -> tuple[HingeLossMRF, Floats]:
         ),
     }
     database = Database(tuple(map(str, range(PEOPLE))), relations)
-    return Grounder(parse(SMOKES)).ground(database).graphs.model, np.ones(2)
+    return Grounder(parse(SMOKES)).ground(database), np.ones(2)
 
 
 def compared(model: HingeLossMRF, weights: Floats) -> Cells:

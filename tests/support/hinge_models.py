@@ -117,7 +117,7 @@ def psl_case(name):
     """Ground one of the peers' cases; its weights are divided by the largest, as PSL does."""
     model = load_json(PSL / "cases" / name / "config.json")
     weights = np.array([rule.weight or 0.0 for rule in model.program.rules])
-    ground_model = Grounder(model.program).ground(model.database()).graphs.model
+    ground_model = Grounder(model.program).ground(model.database())
     return ground_model, weights / weights.max()
 
 

@@ -1,4 +1,4 @@
-"""Joined rows to linear forms, and the failures of grounding; shared by both executors."""
+"""Joined rows to potentials and constraints, and the failures of grounding."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Bools, Floats, Ints, Ints32
 from onlinesrl.logic.ast import Atom, Constant, Variable, terms
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HARD, HINGE, HingeLossMRF
 from onlinesrl.psl.ground.join_plan import RulePlan, Size
 from onlinesrl.psl.kernels import linear as kernel
 from onlinesrl.psl.lang.ast import LARGEST, Coefficient, Number, cardinalities, evaluate
@@ -66,6 +67,10 @@ class Listing:
         """The number of targets."""
         return int(self.first_variable[-1])
 
+    def assembler(self, functions: Functions) -> Assembler:
+        """Return what makes ground rules over the targets."""
+        return Assembler(self.constants, self.value, self.variable, self.n_variables, functions)
+
     def sizes(self) -> dict[str, Size]:
         """Return the sizes of the relations."""
         n = len(self.constants)
@@ -88,17 +93,6 @@ def number_constants(
     new = [name for name in named if name not in place]
     place |= {name: len(constants) + n for n, name in enumerate(new)}
     return [*constants, *new], place
-
-
-@dataclass(eq=False)
-class NumberedAtoms:
-    """What an assembler reads of a listing; see ``Listing``."""
-
-    constants: Sequence[str]
-    value: Floats
-    variable: Ints32
-    worlds: int
-    n_variables: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,32 +176,40 @@ def broken(form: NormalRule) -> GroundingFailure:
 
 @dataclass(frozen=True, eq=False)
 class Assembled:
-    """The linear forms of a plan's rows over the variables of a listing, in the order of the rows.
+    """The potentials or constraints of a plan's rows, in the order of the rows, and the ``world`` of each.
 
     ``inactive`` int64[worlds] counts the ground rules left out because their form is never above 0;
     ``broken`` bool[worlds] marks worlds in which no values of the variables satisfy a hard rule.
     """
 
-    forms: kernel.Forms
+    model: HingeLossMRF
+    world: Ints32
     inactive: Ints
     broken: Bools
 
 
 class Assembler:
-    """Turns the joined rows of a listing's plans into linear forms."""
+    """Turns joined rows of numbered atoms into potentials and constraints; see ``Listing``."""
 
-    def __init__(self, listing: Listing | NumberedAtoms, functions: Functions):
-        self._listing = listing
+    def __init__(
+        self,
+        constants: Sequence[str],
+        value: Floats,
+        variable: Ints32,
+        n_variables: int,
+        functions: Functions,
+    ):
+        self.constants, self.value, self.variable = constants, value, variable
         self._functions = functions
-        self._place = np.full(listing.n_variables, -1)
+        self._place = np.full(n_variables, -1)
 
-    def assemble(self, plan: RulePlan, joined: Joined) -> Assembled:
-        """Return the forms of joined rows.
+    def assemble(self, plan: RulePlan, joined: Joined, worlds: int, weight_index: int) -> Assembled:
+        """Return what joined rows of so many worlds are; ``weight_index`` is that of potentials.
 
         Raises RuleError if a coefficient divides by 0 or a function returns a value outside [0, 1].
         """
-        listing, form = self._listing, plan.form
-        value, variable, atoms = listing.value, listing.variable, joined.atoms
+        form, hard = plan.form, plan.form.weight is None
+        value, variable, atoms = self.value, self.variable, joined.atoms
         for term in form.computed:
             atom, values = self._computed(plan, joined, term)
             atoms = np.concatenate((atoms, (len(value) + atom)[None].astype(np.int32)))
@@ -217,25 +219,29 @@ class Assembler:
         rows = ground(plan, joined, atoms)
         n, entries = len(rows.constant), len(rows.variable)
         out = kernel.Forms.zeros(row=n, entry=entries)
-        inactive, broken = np.zeros(listing.worlds, np.int64), np.full(listing.worlds, -1)
+        inactive, broken = np.zeros(worlds, np.int64), np.full(worlds, -1)
         # what is left out of a potential is multiplied by its weight, however large that is
-        tolerance = 0.0 if form.weight is not None else kernel.ROUNDING
+        tolerance = kernel.ROUNDING if hard else 0.0
         of_rows = rows, value, variable, form.equality, tolerance
         n = kernel.assemble(*of_rows, self._place, out, inactive, broken)
         end = out.start[n]
-        forms = kernel.Forms(
+        kind = HINGE if not hard else EQUAL if form.equality else AT_MOST
+        model = HingeLossMRF(
+            len(self._place),
             out.start[: n + 1],
             out.variable[:end],
             out.coefficient[:end],
             out.constant[:n],
-            out.world[:n],
+            np.full(n, HARD if hard else weight_index),
+            np.full(n, 1 if hard else form.power, np.uint8),
+            np.full(n, kind, np.uint8),
         )
-        return Assembled(forms, inactive, (broken >= 0) & (form.weight is None))
+        return Assembled(model, out.world[:n], inactive, (broken >= 0) & hard)
 
     def _computed(self, plan: RulePlan, joined: Joined, term: LinearTerm) -> tuple[Ints, Floats]:
         """Return each row's index into the values of a function, and these values. Raises RuleError."""
         n = joined.atoms.shape[1]
-        names = self._listing.constants
+        names = self.constants
         columns = [
             joined.bindings[plan.variables.index(leaf.name)] if isinstance(leaf, Variable) else None
             for leaf in terms(term.atom)

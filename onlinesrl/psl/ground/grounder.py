@@ -13,26 +13,16 @@ from onlinesrl.core.errors import ModelError
 from onlinesrl.logic.cnf import Literal
 from onlinesrl.psl.ground.form_assembly import (
     Assembled,
-    Assembler,
     GroundingFailure,
     Listing,
     RuleError,
     broken,
     listed,
 )
-from onlinesrl.psl.ground.hinge_loss_mrf import (
-    AT_MOST,
-    EQUAL,
-    HARD,
-    HINGE,
-    HingeLossMRF,
-    Micrographs,
-    united,
-)
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF, Micrographs, united
 from onlinesrl.psl.ground.join_plan import RulePlan, plan_program
 from onlinesrl.psl.ground.memory_joins import ArrayJoins, CompiledPlan, compile_plan
 from onlinesrl.psl.ground.rule_trace import ground_rule_texts
-from onlinesrl.psl.kernels import linear
 from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.data import Database
 from onlinesrl.psl.lang.model import Functions
@@ -45,14 +35,11 @@ MOST = 50_000_000
 class Grounded:
     """The ground models of worlds, side by side.
 
-    The weight index of a row is the number of its rule in the program. ``inactive`` int64[rules] counts
-    the ground rules left out because their form is never above 0; ``skipped`` int64[worlds] those left
-    out because an atom is neither observed nor a target. ``failures`` are the worlds that cannot be
-    grounded; ignore their models.
+    ``skipped`` int64[worlds] counts the ground rules left out because an atom is neither observed nor a
+    target. ``failures`` are the worlds that cannot be grounded; ignore their models.
     """
 
     graphs: Micrographs
-    inactive: Ints
     skipped: Ints
     failures: Mapping[int, GroundingFailure]
 
@@ -61,6 +48,7 @@ class Grounded:
 class Grounder:
     """Grounds one program, with at most ``most`` joined rows per world.
 
+    The weight index of a row is the number of its rule in the program.
     ``advice`` is the hint of the error for more rows. With ``skip``, ground rules with an unlisted atom
     of a predicate with targets are left out; otherwise they are an error.
 
@@ -84,7 +72,7 @@ class Grounder:
         """The plans for many worlds, made without knowing the sizes of relations."""
         return [compile_plan(plan, with_worlds=True) for plan in plan_program(self.program)]
 
-    def ground(self, database: Database) -> Grounded:
+    def ground(self, database: Database) -> HingeLossMRF:
         """Ground one world; the join order depends on the sizes of its relations.
 
         Raises ModelError also if an atom is missing, if the observed values break a hard rule, or if
@@ -92,28 +80,23 @@ class Grounder:
         """
         listing = Listing(database)
         inactive, skipped = np.zeros(len(self.program.rules), np.int64), np.zeros(1, np.int64)
-        models = list(self.models(listing, inactive, skipped))
-        model = united(listing.n_variables, models)
-        whole = np.array([0, model.n_variables]), np.array([0, model.n_rows])
-        return Grounded(Micrographs(model, *whole), inactive, skipped, {})
+        return united(listing.n_variables, [*self.models(listing, inactive, skipped)])
 
-    def models(
-        self, listing: Listing, inactive: Ints, skipped: Ints | None = None
-    ) -> Iterator[HingeLossMRF]:
+    def models(self, listing: Listing, inactive: Ints, skipped: Ints) -> Iterator[HingeLossMRF]:
         """Ground one world in chunks: models of some rows each, over all variables.
 
-        Adds to ``inactive`` int64[rules] and ``skipped`` int64[1]. A rule with summations is one chunk.
-        Errors as in `ground`.
+        Adds to ``inactive`` int64[rules] the ground rules left out because their form is never above 0, and
+        to ``skipped`` int64[1] those with an atom that is neither observed nor a target. A rule with
+        summations is one chunk. Errors as in `ground`.
         """
         plans = plan_program(self.program, listing.sizes())
-        skipped = np.zeros(1, np.int64) if skipped is None else skipped
         compiled = [compile_plan(plan, with_worlds=False) for plan in plans]
         executor = ArrayJoins(compiled, listing, False, self.most, self.skip)
         for plan, piece in self._pieces(plans, executor, listing, skipped):
             for failure in executor.failures.values():
                 raise rule_error(self.program, failure, self.advice)
             inactive[plan.form.rule] += piece.inactive.sum()
-            yield rows_of(listing.n_variables, plan, piece.forms, plan.form.rule)
+            yield piece.model
         for failure in executor.failures.values():
             raise rule_error(self.program, failure, self.advice)
 
@@ -129,20 +112,18 @@ class Grounder:
         listing = Listing(database, worlds, opened)
         room = together if worlds > 1 else None
         executor = ArrayJoins(self._compiled, listing, True, self.most, self.skip, room)
-        inactive, skipped = np.zeros(len(self.program.rules), np.int64), np.zeros(worlds, np.int64)
-        models, of_rows = [], [np.empty(0, np.int32)]
+        skipped, models, of_rows = np.zeros(worlds, np.int64), [], [np.empty(0, np.int32)]
         plans = [compiled.plan for compiled in self._compiled]
-        for plan, piece in self._pieces(plans, executor, listing, skipped):
-            inactive[plan.form.rule] += piece.inactive.sum()
-            models.append(rows_of(listing.n_variables, plan, piece.forms, plan.form.rule))
-            of_rows.append(piece.forms.world)
+        for _, piece in self._pieces(plans, executor, listing, skipped):
+            models.append(piece.model)
+            of_rows.append(piece.world)
         world = np.concatenate(of_rows)
         model = united(listing.n_variables, models)
         if worlds > 1:  # the rows world by world
             model = model.chosen(np.argsort(world, kind="stable"))
         first = np.concatenate(([0], np.cumsum(np.bincount(world, minlength=worlds))))
         graphs = Micrographs(model, listing.first_variable, first)
-        return Grounded(graphs, inactive, skipped, executor.failures)
+        return Grounded(graphs, skipped, executor.failures)
 
     @property
     def constants(self) -> set[str]:
@@ -176,7 +157,7 @@ class Grounder:
         skipped: Ints,
     ) -> Iterator[tuple[RulePlan, Assembled]]:
         """Yield the forms of every plan; record worlds that break a hard rule, and count skipped rows."""
-        assembler = Assembler(listing, self.functions)
+        assembler = listing.assembler(self.functions)
         for number, plan in enumerate(plans):
             for joined in executor.join(number):
                 rows = listed(plan, joined, listing.opened) if self.skip else joined
@@ -184,7 +165,7 @@ class Grounder:
                     skipped += np.bincount(joined.worlds, minlength=len(skipped))
                     skipped -= np.bincount(rows.worlds, minlength=len(skipped))
                 try:
-                    piece = assembler.assemble(plan, rows)
+                    piece = assembler.assemble(plan, rows, listing.worlds, plan.form.rule)
                 except RuleError as error:
                     raise rule_error(self.program, error.failure, self.advice) from None
                 for world in np.flatnonzero(piece.broken).tolist():
@@ -204,23 +185,4 @@ def rule_error(
         column=rule.position.column,
         source_line=rule.text,
         hint=advice if failure.kind == "limit" else failure.hint,
-    )
-
-
-def rows_of(
-    n_variables: int, plan: RulePlan, forms: linear.Forms, weight_index: int
-) -> HingeLossMRF:
-    """Return the hinges or constraints of a plan's forms; ``weight_index`` is that of hinges."""
-    form, n = plan.form, len(forms.constant)
-    hard = form.weight is None
-    kind = HINGE if not hard else EQUAL if form.equality else AT_MOST
-    return HingeLossMRF(
-        n_variables,
-        forms.start,
-        forms.variable,
-        forms.coefficient,
-        forms.constant,
-        np.full(n, HARD if hard else weight_index),
-        np.full(n, 1 if hard else form.power, np.uint8),
-        np.full(n, kind, np.uint8),
     )

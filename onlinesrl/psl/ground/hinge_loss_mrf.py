@@ -123,6 +123,8 @@ class Micrographs:
 
 def united(n_variables: int, models: Sequence[HingeLossMRF]) -> HingeLossMRF:
     """Concatenate the rows of models over the same variables."""
+    if len(models) == 1:
+        return models[0]
     lengths = [np.diff(model.start) for model in models]
 
     def joined(name: str, kind: type[np.generic]) -> Any:

@@ -15,7 +15,7 @@ a large share of the atoms is ground from the start.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, count
@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints, Ints32
+from onlinesrl.core.arrays import Ints, Ints32
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.core.explain.conflict import Pattern
 from onlinesrl.logic.ast import Atom, Variable, terms
@@ -40,12 +40,11 @@ from onlinesrl.psl.ground.form_assembly import (
     Assembled,
     Assembler,
     Joined,
-    NumberedAtoms,
     RuleError,
     broken,
     listed,
 )
-from onlinesrl.psl.ground.grounder import MOST, rows_of
+from onlinesrl.psl.ground.grounder import MOST
 from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF, united
 from onlinesrl.psl.ground.join_plan import RulePlan, pinned_plan, plan_form, plan_program
 from onlinesrl.psl.ground.memory_joins import (
@@ -88,19 +87,6 @@ class Step(NamedTuple):
 
 _Piece: TypeAlias = tuple[int, Ints32, Assembled]
 """The forms of a plan that were made for keys [outer, n]; the world of a form is the number of its key."""
-
-
-class _Undo(NamedTuple):
-    """What a change has done: atoms listed, and atoms removed with their relations; values that were."""
-
-    listed: Ints
-    removed: Ints
-    relation: Ints
-    valued: Ints
-    values: Floats
-    new_rows: Ints
-    old_rows: Ints
-    old_plan: Ints
 
 
 class _Pin(NamedTuple):
@@ -167,8 +153,9 @@ class IncrementalGrounder:
             pin = _Pin(wide, replace(narrow, code=code), slots, loops, numbers)
             self._pins.setdefault(self.listed.relation_of[atom.predicate], []).append(pin)
         self._around = dict[int, CompiledPlan]()
-        self._assembler = dict[bool, tuple[NumberedAtoms, Assembler]]()
-        self._undo: _Undo | None = None
+        self._assemblers = dict[bool, Assembler]()
+        self._undo = list[Callable[[], object]]()
+        """What takes the last change back, in the order in which it was made."""
 
     def _renumbered(self, plans: Iterable[RulePlan]) -> dict[int, RulePlan]:
         """Return plans by the numbers that they have here; others have new numbers."""
@@ -270,9 +257,8 @@ class IncrementalGrounder:
         listed_[comes] = new = facts.insert([every[n] for n in np.flatnonzero(comes).tolist()])
         sets = (comes | is_listed) & ~goes & ~same
         numbers, gone = listed_[sets], listed_[is_listed & goes]
-        none = np.empty(0, np.int64)
         before = facts.value[numbers]
-        self._undo = _Undo(new, none, none, numbers, before, none, none, none)
+        self._undo = [partial(facts.remove, new), partial(facts.set_values, numbers, before)]
         touched = np.concatenate((numbers, gone))
         was_target = facts.variable[touched] >= 0
         everything = self._largely_changed(touched)
@@ -285,7 +271,7 @@ class IncrementalGrounder:
             is_target[len(numbers) :] = False
             relation = facts.relation[gone].astype(np.int64)
             facts.remove(gone)
-            self._undo = self._undo._replace(removed=gone, relation=relation)
+            self._undo.append(partial(facts.restore, gone, relation))
             pieces = [self._made_of(*item) for item in keys.items()]
             pieces += map(self._whole, everything)
         except (RuleError, Infeasible):
@@ -293,8 +279,9 @@ class IncrementalGrounder:
             raise
         rows, lost, new_rows = self._numbered(pieces, everything)
         plans = self.plans_of(lost)
-        self._undo = self._undo._replace(new_rows=new_rows, old_rows=lost, old_plan=plans)
         self._rules.remove(lost)
+        self._undo.append(partial(self._rules.remove, new_rows))
+        self._undo.append(partial(self._rules.restore, lost, plans))
         return Step(
             rows,
             self._united(pieces),
@@ -307,14 +294,8 @@ class IncrementalGrounder:
 
     def undo(self) -> None:
         """Undo the last change."""
-        undo, facts = self._undo, self.listed
-        assert undo is not None
-        self._rules.remove(undo.new_rows)
-        self._rules.restore(undo.old_rows, undo.old_plan)
-        facts.restore(undo.removed, undo.relation)
-        facts.set_values(undo.valued, undo.values)
-        facts.remove(undo.listed)
-        self._undo = None
+        while self._undo:
+            self._undo.pop()()
 
     # affected ground rules -----------------------------------------------------------------------
 
@@ -359,7 +340,7 @@ class IncrementalGrounder:
     def _made_of(self, number: int, keys: Ints32) -> _Piece:
         """Make the ground rules of keys. Raises RuleError."""
         plan, joined = self.plans[number], self._joined(number, keys)
-        piece = self._assembler_of(keys.shape[1]).assemble(plan, joined)
+        piece = self._assembler().assemble(plan, joined, keys.shape[1], number)
         return number, keys, self._sound(number, keys, piece)
 
     def _whole(self, number: int) -> _Piece:
@@ -378,8 +359,8 @@ class IncrementalGrounder:
         if plan.form.summations:
             keys, inverse = np.unique(keys, axis=1, return_inverse=True)
             group = inverse.reshape(len(group)).astype(np.int32)
-        assembler = self._assembler_of(keys.shape[1])
-        piece = assembler.assemble(plan, Joined(joined.atoms, joined.bindings, group))
+        joined = Joined(joined.atoms, joined.bindings, group)
+        piece = self._assembler().assemble(plan, joined, keys.shape[1], number)
         return number, keys, self._sound(number, keys, piece)
 
     def _joined(self, number: int, keys: Ints32) -> Joined:
@@ -400,17 +381,17 @@ class IncrementalGrounder:
     def hard_rule(self, number: int, key: Ints32) -> HardRule:
         """Return the ground hard rule of a plan and a key [outer, 1], with its facts among its atoms."""
         plan, facts = self.plans[number], self.listed
-        assembler = self._assembler_of(1, every=True)
-        forms = assembler.assemble(plan, self._joined(number, key)).forms
-        numbers = forms.variable.tolist()
+        joined = self._joined(number, key)
+        model = self._assembler(every=True).assemble(plan, joined, 1, number).model
+        numbers = model.variable.tolist()
         constants = self._constants(key[:, 0])
         return HardRule(
             self.text((number, constants)),
             plan.form.equality,
             [facts.atom(n) for n in numbers],
             facts.value[numbers].tolist(),
-            forms.coefficient,
-            float(forms.constant[0]),
+            model.coefficient,
+            float(model.constant[0]),
             [*_depends(plan, constants)],
         )
 
@@ -442,15 +423,13 @@ class IncrementalGrounder:
             raise conflict([rule]) or RuleError(broken(self.plans[number].form))
         return piece
 
-    def _assembler_of(self, worlds: int, every: bool = False) -> Assembler:
+    def _assembler(self, every: bool = False) -> Assembler:
         """Return what makes ground rules over the targets, or over ``every`` atom."""
-        facts = self.listed
-        if every not in self._assembler or self._assembler[every][0].value is not facts.value:
+        facts, assembler = self.listed, self._assemblers.get(every)
+        if assembler is None or assembler.value is not facts.value:
             variable = np.arange(facts.room, dtype=np.int32) if every else facts.variable
-            atoms = NumberedAtoms(facts.constants, facts.value, variable, 0, facts.room)
-            self._assembler[every] = atoms, Assembler(atoms, self._functions)
-        atoms, assembler = self._assembler[every]
-        atoms.worlds = worlds
+            of_atoms = facts.constants, facts.value, variable, facts.room
+            assembler = self._assemblers[every] = Assembler(*of_atoms, self._functions)
         return assembler
 
     def _numbered(
@@ -460,7 +439,7 @@ class IncrementalGrounder:
         rules, numbers, fresh = self._rules, list[Ints](), list[tuple[Ints, Ints32]]()
         gone = [np.empty(0, np.int64)]
         for plan, keys, piece in pieces:
-            number, made = rules.find(plan, keys), piece.forms.world
+            number, made = rules.find(plan, keys), piece.world
             if plan not in everything:
                 is_made = np.zeros(len(number), np.bool_)
                 is_made[made] = True
@@ -481,10 +460,7 @@ class IncrementalGrounder:
 
     def _united(self, pieces: Sequence[_Piece]) -> HingeLossMRF:
         """Return the ground rules of pieces as a model; the number of a variable is that of its atom."""
-        room = self.listed.room
-        return united(
-            room, [rows_of(room, self.plans[n], piece.forms, n) for n, _, piece in pieces]
-        )
+        return united(self.listed.room, [piece.model for _, _, piece in pieces])
 
 
 def _text(program: PslProgram, plan: RulePlan, constants: Constants) -> str:

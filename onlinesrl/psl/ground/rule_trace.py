@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from onlinesrl.logic.ast import Atom, Constant, Leaf, Variable, replace_terms, terms
-from onlinesrl.psl.ground.form_assembly import Assembler, Joined, Listing
+from onlinesrl.psl.ground.form_assembly import Joined, Listing
 from onlinesrl.psl.ground.join_plan import RulePlan
 from onlinesrl.psl.lang.ast import LogicalRule, PslProgram, PslRule, Summand
 from onlinesrl.psl.lang.model import Functions
@@ -26,10 +26,10 @@ def ground_rule_texts(
 
     ``rows`` are the joined rows of the program's plans, over one world's listing.
     """
-    assembler = Assembler(listing, functions)
+    assembler = listing.assembler(functions)
     for plan, joined in rows:
         for ground_rule in _with_variable(plan, joined, listing, variable):
-            if variable not in assembler.assemble(plan, ground_rule).forms.variable:
+            if variable not in assembler.assemble(plan, ground_rule, 1, 0).model.variable:
                 continue
             constants = {}  # of the variables that are not summed
             atoms = ground_rule.atoms[:, 0].tolist()

@@ -166,7 +166,7 @@ class IncrementalAdmm:
         self._add_variables(added)
         linked.replaced[added] = self._steps
         self._old_values.append((added, np.full(len(added), np.nan)))
-        self._add_rows(rows, model.chosen(places))
+        self._add_rows(rows, model if len(places) == model.n_rows else model.chosen(places))
         touched = np.union1d(touched, self._variables_of(rows))
         touched = touched[self._linked.is_variable[touched] > 0]
         single = touched[self._linked.first[touched] < 0]
@@ -208,22 +208,6 @@ class IncrementalAdmm:
         self._linked.dual[replaced] = duals
         self.renew()
 
-    def whole(self) -> tuple[Ints, HingeLossMRF, HingeSolution]:
-        """Return the numbers of the variables, ascending, the model over them, and its solution."""
-        variables, certificate = np.flatnonzero(self._linked.is_variable), self.certificate
-        rows, model = self._part(variables)
-        solution = HingeSolution(
-            self._linked.y[variables],
-            certificate.energy,
-            self._linked.dual[rows],
-            certificate.energy - certificate.gap,
-            certificate.violation,
-            self._steps,
-            "incremental ADMM",
-            certificate.certified,
-        )
-        return variables, model, solution
-
     def duals(self, rows: Ints) -> Floats:
         """Return the duals of rows."""
         duals: Floats = self._linked.dual[rows]
@@ -242,15 +226,16 @@ class IncrementalAdmm:
         self._linked.dual[rows] = duals
         self.renew()
 
-    def around(self, variable: int) -> tuple[Ints, HingeLossMRF, HingeSolution]:
-        """Return the numbers of the rows of a variable, their model over it alone, and its solution."""
-        active = np.array([variable], np.int64)
-        rows, model = self._part(active)
-        certificate = self.certificate
-        figures = certificate.energy, self._linked.dual[rows], certificate.energy - certificate.gap
-        y, violation = self._linked.y[active], certificate.violation
-        solution = HingeSolution(y, *figures, violation, 0, "part", certificate.certified)
-        return rows, model, solution
+    def around(self, variables: Ints) -> tuple[Ints, HingeLossMRF, HingeSolution]:
+        """Return the numbers of the rows of variables, the rows over these alone, and their solution.
+
+        Its figures are those of the whole model.
+        """
+        rows, model = self._part(variables)
+        of = self.certificate
+        figures = of.energy, self._linked.dual[rows], of.energy - of.gap, of.violation, self._steps
+        y = self._linked.y[variables]
+        return rows, model, HingeSolution(y, *figures, "incremental ADMM", of.certified)
 
     def renew(self) -> None:
         """Compute reduced costs and the whole certificate anew."""
@@ -378,31 +363,28 @@ class IncrementalAdmm:
         self._energy += energy
         self._gap += gap + kernel.refresh_variables(self._linked, variables)
 
-    def _reach(self, active: Ints) -> tuple[Ints, Ints]:
-        """Return the rows around variables, and the variables beside."""
+    def _reach(self, active: Ints) -> tuple[Ints, Ints, int]:
+        """Return the rows around variables, the variables beside, and the entries of the variables."""
         marks = self._marks
         self._mark += 1
-        n_rows, n_beside = kernel.reach(self._linked, active, self._mark, marks)
-        return marks.around[:n_rows].copy(), marks.beside[:n_beside].copy()
+        n_rows, n_beside, entries = kernel.reach(self._linked, active, self._mark, marks)
+        return marks.around[:n_rows].copy(), marks.beside[:n_beside].copy(), entries
 
     def _part(self, active: Ints) -> tuple[Ints, HingeLossMRF]:
         """Return the rows around variables, and their model, see ``_restricted``."""
-        rows, _ = self._reach(active)
-        return rows, self._restricted(rows, len(active))
+        rows, _, entries = self._reach(active)
+        return rows, self._restricted(rows, len(active), entries)
 
-    def _restricted(self, rows: Ints, n: int) -> HingeLossMRF:
+    def _restricted(self, rows: Ints, n: int, entries: int) -> HingeLossMRF:
         """Return the model of the rows around the variables that ``_reach`` was asked for last.
 
         It has these n variables in their order; the values of all others are in the constants.
         """
-        linked = self._linked
-        n_rows, n_entries = len(rows), int((linked.stop[rows] - linked.start[rows]).sum())
-        start, columns = np.empty(n_rows + 1, np.int64), [getattr(linked, x)[rows] for x in OF_ROWS]
-        variable, coefficient = np.empty(n_entries, np.int32), np.empty(n_entries)
-        part = HingeLossMRF(n, start, variable, coefficient, *columns)
+        linked, start = self._linked, np.empty(len(rows) + 1, np.int64)
+        forms = start, np.empty(entries, np.int32), np.empty(entries)
+        part = HingeLossMRF(n, *forms, *(getattr(linked, name)[rows] for name in OF_ROWS))
         kernel.restrict(linked, rows, self._marks.number, part)
-        end = start[-1]
-        return HingeLossMRF(n, start, variable[:end], coefficient[:end], *columns)
+        return part
 
     # solving -------------------------------------------------------------------------------------
 
@@ -421,13 +403,13 @@ class IncrementalAdmm:
         active = np.union1d(moved, self._calling(touched, self._unmet()))
         most = SHARE * self._n_rows
         while not self.certificate.certified:
-            rows, beside = self._reach(active)
+            rows, beside, entries = self._reach(active)
             most -= len(rows)
             if not len(active) or most < 0:
                 self._solve_whole()
                 return
             self.largest_part = len(active)
-            self._solve(rows, active, beside, self._restricted(rows, len(active)))
+            self._solve(rows, active, beside, self._restricted(rows, len(active), entries))
             if not self.certificate.certified:
                 active = self._larger(active, self._calling(beside, rows))
 
@@ -456,7 +438,7 @@ class IncrementalAdmm:
         """
         ring = new
         while len(ring) and len(new) + len(ring) <= len(active):
-            _, beside = self._reach(new)
+            _, beside, _ = self._reach(new)
             ring = beside[~np.isin(beside, active)]
             if len(new) + len(ring) <= len(active):
                 new = np.concatenate((new, ring))

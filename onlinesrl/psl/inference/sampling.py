@@ -82,17 +82,14 @@ def _directions(model: HingeLossMRF) -> tuple[Ints, Floats, Ints]:
 
 def _linked(row: Ints, variable: Ints) -> Iterator[Ints]:
     """Yield groups of rows, sorted, that share variables with each other and not with other rows."""
-    group: dict[int, list[int]] = {}
-    owner: dict[int, list[int]] = {}
-    for i, j in zip(row.tolist(), variable.tolist(), strict=True):
-        linked, other = group.setdefault(i, [i]), owner.setdefault(j, group[i])
-        if other is not linked:
-            linked.extend(other)
-            for member in other:
-                group[member] = linked
-        owner[j] = group[i]
-    seen = {id(rows): rows for rows in group.values()}
-    yield from (np.array(sorted(rows)) for rows in seen.values())
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    rows, place = np.unique(row, return_inverse=True)
+    nodes = len(rows) + int(variable.max(initial=-1)) + 1
+    edges = np.ones(len(row)), (place, len(rows) + variable)
+    label = connected_components(coo_array(edges, (nodes, nodes)), directed=False)[1][: len(rows)]
+    yield from (rows[label == number] for number in np.unique(label))
 
 
 def null_space(matrix: Floats) -> Iterator[Floats]:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.io.atomic_write import storage_errors
 from onlinesrl.psl.ground.form_assembly import Listing
 from onlinesrl.psl.ground.grounder import MOST, Grounder
-from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HingeLossMRF, united
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.dual import residual
-from onlinesrl.psl.inference.protocols import EngineOptions, HingeEngine, HingeSolution, Round
+from onlinesrl.psl.inference.protocols import EngineOptions, HingeSolution, Round
 from onlinesrl.psl.inference.registry import ENGINES, PslEngine, TandemSection
 from onlinesrl.psl.inference.weight_scale import scale
 from onlinesrl.psl.lang.ast import PslProgram
@@ -25,6 +25,7 @@ from onlinesrl.psl.lang.data import Database
 from onlinesrl.psl.lang.model import Functions
 
 if TYPE_CHECKING:
+    from onlinesrl.psl.inference.admm_paged import PagedSolution
     from onlinesrl.psl.inference.tandem import Tandem, TandemProgress
 
 Say: TypeAlias = Callable[[str], None]
@@ -99,37 +100,52 @@ Solved: TypeAlias = tuple[HingeSolution, dict[str, Any]]
 
 
 def solved(problem: InferenceProblem, options: Options, lap: Say) -> Solved:
-    """Ground and solve a problem, reporting laps; also returns statistics."""
-    section = options.section
+    """Ground and solve a problem, reporting laps; also returns statistics.
+
+    Raises UsageError where a method does not solve such a model.
+    """
+    section, weights = options.section, weights_of(problem.program)
+    listing, skipped = Listing(problem.database), np.zeros(1, np.int64)
+    inactive = np.zeros(len(weights), np.int64)
+    chunks = options.grounder(problem).models(listing, inactive, skipped)
     if isinstance(section, TandemSection):
-        return _solved_while_ground(problem, options, section.tandem(options.of_engine), lap)
-    return _solved_in_memory(problem, options, section.make(options.of_engine), lap)
-
-
-def _solved_in_memory(
-    problem: InferenceProblem, options: Options, engine: HingeEngine, lap: Say
-) -> Solved:
-    grounded = options.grounder(problem).ground(problem.database)
-    model = grounded.graphs.model
-    lap("ground")
-    options.say(f"{model.n_rows:,} ground rules over {model.n_variables:,} targets")
-    try:
-        solution = engine.solve(model, weights_of(problem.program))
-    except ValueError as error:
-        raise UsageError(f"this method does not solve this model: {error}") from None
+        tandem = section.tandem(options.of_engine)
+        paged = _solved_while_ground(tandem, chunks, listing.n_variables, weights, options, lap)
+        solution: HingeSolution = paged
+        potentials, constraints = paged.potentials, paged.constraints
+        special: dict[str, Any] = {"bytes_on_disk": paged.bytes_on_disk}
+    else:
+        model = united(listing.n_variables, [*chunks])
+        lap("ground")
+        options.say(f"{model.n_rows:,} ground rules over {model.n_variables:,} targets")
+        try:
+            solution = section.make(options.of_engine).solve(model, weights)
+        except ValueError as error:
+            raise UsageError(f"this method does not solve this model: {error}") from None
+        constraints = int(np.count_nonzero(model.kind >= AT_MOST))
+        potentials = model.n_rows - constraints
+        special = {"dual_residual": residual(model, solution.y, solution.dual)}
     lap("solve")
-    constraints = int(np.count_nonzero(model.kind >= AT_MOST))
-    potentials = model.n_rows - constraints
-    return solution, {
-        **_counts(problem.program, model.n_variables, potentials, constraints, grounded.inactive),
-        "skipped": int(grounded.skipped[0]),
-        "dual_residual": residual(model, solution.y, solution.dual),
+    hard = np.array([rule.weight is None for rule in problem.program.rules], np.bool_)
+    return solution, {  # with ground rules that are never active and hence not in the model
+        "targets": listing.n_variables,
+        "potentials": potentials + int(inactive[~hard].sum()),
+        "constraints": constraints + int(inactive[hard].sum()),
+        "never_active": int(inactive.sum()),
+        "skipped": int(skipped[0]),
+        **special,
     }
 
 
 def _solved_while_ground(
-    problem: InferenceProblem, options: Options, tandem: Tandem, lap: Say
-) -> Solved:
+    tandem: Tandem,
+    chunks: Iterable[HingeLossMRF],
+    n_variables: int,
+    weights: Floats,
+    options: Options,
+    lap: Say,
+) -> PagedSolution:
+    """Solve a problem while it is ground, for weights of any size."""
 
     def report(at: TandemProgress) -> None:
         if at.phase != "ground" and not laps:
@@ -139,40 +155,16 @@ def _solved_while_ground(
         options.say(f"{so_far}, {_energy(at.energy / s, at.bound / s)}")
 
     laps: list[str] = []
-    weights = weights_of(problem.program)
-    s = scale(weights)
-    listing, inactive = Listing(problem.database), np.zeros(len(problem.program.rules), np.int64)
-    skipped, folder = np.zeros(1, np.int64), options.of_engine.place
+    s, folder = scale(weights), options.of_engine.place
     with storage_errors(folder, "create"):
         folder.mkdir(parents=True, exist_ok=True)
-    models = options.grounder(problem).models(listing, inactive, skipped)
-    solution = tandem.solve(models, listing.n_variables, s * weights, report)
-    lap("solve")
-    solution = replace(solution, energy=solution.energy / s, bound=solution.bound / s)
-    counts = solution.potentials, solution.constraints, inactive
-    return solution, {
-        **_counts(problem.program, listing.n_variables, *counts),
-        "skipped": int(skipped[0]),
-        "bytes_on_disk": solution.bytes_on_disk,
-    }
+    solution = tandem.solve(chunks, n_variables, s * weights, report)
+    return replace(solution, energy=solution.energy / s, bound=solution.bound / s)
 
 
 def weights_of(program: PslProgram) -> Floats:
     """Return the weights of the rules, float64[rules]; 0 for hard ones."""
     return np.array([rule.weight or 0.0 for rule in program.rules])
-
-
-def _counts(
-    program: PslProgram, targets: int, potentials: int, constraints: int, inactive: Ints
-) -> dict[str, int]:
-    """Count ground rules, including those that are never active and hence not in the model."""
-    hard = np.array([rule.weight is None for rule in program.rules], np.bool_)
-    return {
-        "targets": targets,
-        "potentials": potentials + int(inactive[~hard].sum()),
-        "constraints": constraints + int(inactive[hard].sum()),
-        "never_active": int(inactive.sum()),
-    }
 
 
 def _energy(energy: float, bound: float) -> str:

@@ -139,12 +139,13 @@ def remove(rows: LinkedRows, numbers: Ints) -> tuple[float, float]:
 
 
 @kernel
-def reach(rows: LinkedRows, active: Ints, mark: int, marks: Marks) -> tuple[int, int]:
+def reach(rows: LinkedRows, active: Ints, mark: int, marks: Marks) -> tuple[int, int, int]:
     """Find the rows around active variables, and the variables beside these.
 
-    Returns how many there are in ``marks.around`` and ``marks.beside``. Numbers the active variables.
+    Returns how many there are in ``marks.around`` and ``marks.beside``, and how many entries the active
+    variables have. Numbers the active variables.
     """
-    n_rows, n_beside = 0, 0
+    n_rows, n_beside, entries = 0, 0, 0
     for k in range(len(active)):
         marks.variable[active[k]] = mark
         marks.number[active[k]] = k
@@ -152,6 +153,7 @@ def reach(rows: LinkedRows, active: Ints, mark: int, marks: Marks) -> tuple[int,
         e = rows.first[j]
         while e >= 0:
             i = rows.row[e]
+            entries += 1
             if marks.row[i] != mark:
                 marks.row[i] = mark
                 marks.around[n_rows] = i
@@ -164,7 +166,7 @@ def reach(rows: LinkedRows, active: Ints, mark: int, marks: Marks) -> tuple[int,
                         marks.beside[n_beside] = v
                         n_beside += 1
             e = rows.following[e]
-    return n_rows, n_beside
+    return n_rows, n_beside, entries
 
 
 @kernel

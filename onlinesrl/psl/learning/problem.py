@@ -179,7 +179,7 @@ def grounded(
     inference = inference or AdmmSection()
     engine = inference.make(EngineOptions(seed))
     grounder = Grounder(program, functions, skip=inference.targets == "skip")
-    model = grounder.ground(database).graphs.model
+    model = grounder.ground(database)
     return PslProblem(program, database, model, seed, folder, engine)
 
 

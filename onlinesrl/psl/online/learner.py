@@ -38,7 +38,7 @@ from onlinesrl.core.timing import Slowest
 from onlinesrl.psl.explain.explanation import explain, least_certain
 from onlinesrl.psl.ground.form_assembly import GroundingFailure, TooManyRows
 from onlinesrl.psl.ground.grounder import Grounder
-from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, HingeLossMRF, clamp
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF, clamp, united, with_powers
 from onlinesrl.psl.ground.packing import CheckedExample, PslPacker
 from onlinesrl.psl.inference.protocols import EachEngine, HingeEngine, HingeSolution
 from onlinesrl.psl.kernels.features import measure
@@ -55,6 +55,7 @@ TRUTH_VIOLATION = 1e-3
 ROWS_TOGETHER = 1 << 19
 """The most rows that the joins of examples ground together may have; one alone may have more."""
 
+UNCOMPLETED = "no values of the unlabelled atoms satisfy the hard rules together with the truth"
 UNSOLVED = "inference ended after its last round without a proven answer (inference.unsolved)"
 VANISHED = (
     "learning drove all weights to 0, so that soft rules no longer count: a larger learner.sigma, or another "
@@ -62,16 +63,6 @@ VANISHED = (
 )
 KEY_OF_FAILURE = {"limit": "inference.max_groundings", "not_open": "inference.targets"}
 """The configuration key that controls a kind of failure."""
-_ONE_HINGE = HingeLossMRF(
-    1,
-    np.array([0, 1]),
-    np.zeros(1, np.int32),
-    np.ones(1),
-    np.zeros(1),
-    np.zeros(1, np.int64),
-    np.full(1, 2, np.uint8),
-    np.full(1, HINGE, np.uint8),
-)
 
 
 @dataclass(frozen=True)
@@ -195,7 +186,7 @@ class PslOnlineLearner:
         """
         checked = self.packer.world(example)
         model = self.ground_model(checked)
-        return checked, model, self._solve(model, self.weights.averaged(), None, None)
+        return checked, model, self._solve(model, self.weights.averaged())
 
     def ground_model(self, checked: CheckedExample) -> HingeLossMRF:
         """Return the model of one example. Raises ExampleError where it cannot be grounded."""
@@ -211,8 +202,9 @@ class PslOnlineLearner:
         query = {name: atoms.pop(name) for name in self.packer.query}
         example = Example(id=0, evidence=atoms, query=query)
         self._ground([self.packer.world(example)], learning=True)
-        self.inference.engine.solve(_ONE_HINGE, np.ones(1))
-        self._features(_ONE_HINGE, np.ones(1))
+        model = with_powers(united(1, []), 0, 2)
+        self.inference.engine.solve(model, np.ones(1))
+        self._features(model, np.ones(1))
         return time.perf_counter() - started
 
     def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
@@ -234,15 +226,7 @@ class PslOnlineLearner:
     def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
         """Predict, and learn from, each example in turn; one that is Answered is not predicted again."""
         batch = BatchCounts(self.by, self.functional)
-        checked_items: list[CheckedExample | ExampleError] = []
-        for item in items:
-            try:
-                if isinstance(item, ExampleError):
-                    raise item
-                example = item.example if isinstance(item, Answered) else item
-                checked_items.append(self.packer.world(example))
-            except ExampleError as error:
-                checked_items.append(error)
+        checked_items = [*map(self._checked, items)]
         worlds = [world for world in checked_items if isinstance(world, CheckedExample)]
         for checked in worlds if learning and self.unmatched else ():
             for constants in chain(*checked.observed.values(), *checked.targets.values()):
@@ -257,8 +241,17 @@ class PslOnlineLearner:
                 outcomes.append(self._take(world, next(graphs), batch, learning, served))
             except ExampleError as error:
                 batch.tally.errors[error.kind] += 1
+                batch.tally.unsolved += error.kind == "unsolved"
                 outcomes.append(Outcome(None, str(error), error.kind == "unsolved"))
         return outcomes, batch.complete()
+
+    def _checked(self, item: Item) -> CheckedExample | ExampleError:
+        try:
+            if isinstance(item, ExampleError):
+                raise item
+            return self.packer.world(item.example if isinstance(item, Answered) else item)
+        except ExampleError as error:
+            return error
 
     def _ground(
         self, worlds: Sequence[CheckedExample], learning: bool
@@ -314,17 +307,14 @@ class PslOnlineLearner:
             raise ground
         graph, skipped, predicted = ground
         labelled = self._labelled(checked, graph, learning)
-        predicted = predicted or self._solve(graph, self.weights.averaged(), None, None)
-        unsolved = served is None and not predicted.certified
-        if unsolved and not self.inference.fallback:
-            batch.tally.unsolved += 1
-            raise ExampleError(UNSOLVED, "unsolved")
+        predicted = predicted or self._solve(graph, self.weights.averaged())
+        unsolved = served is None and not self._is_proven(predicted)
         if served is None:
             prediction, units = new_prediction(checked, predicted)
         else:
             prediction, units = copied_prediction(served)
         if learning and labelled is not None:
-            unsolved |= not self._learn(graph, labelled, predicted, batch)
+            unsolved |= not self._learn(graph, labelled, predicted)
             if self.balance is not None:
                 for name, labels in _labels(checked):
                     self.balance.add(name, [label for label in labels if label])
@@ -344,31 +334,35 @@ class PslOnlineLearner:
         self,
         graph: HingeLossMRF,
         weights: Floats,
-        bonus: Floats | None,
-        start: HingeSolution | None,
+        bonus: Floats | None = None,
+        start: HingeSolution | None = None,
+        given: str = "",
     ) -> HingeSolution:
+        """Return the values of least energy.
+
+        Raises ExampleError, for ``given`` values that break a hard rule with this text.
+        """
         try:
             return self.inference.engine.solve(graph, weights, bonus=bonus, start=start)
         except Infeasible:
+            if given:
+                raise ExampleError(given, "hard_rule") from None
             raise ExampleError("no values satisfy the hard rules", "infeasible") from None
         except ValueError as error:
             raise ExampleError(f"{error} (inference.engine)", "schema") from None
 
-    def _learn(
-        self,
-        graph: HingeLossMRF,
-        labelled: _Labelled,
-        predicted: HingeSolution,
-        batch: BatchCounts,
-    ) -> bool:
+    def _is_proven(self, solution: HingeSolution) -> bool:
+        """Return whether a solution is certified. Raises ExampleError where it has to be."""
+        if not (solution.certified or self.inference.fallback):
+            raise ExampleError(UNSOLVED, "unsolved")
+        return solution.certified
+
+    def _learn(self, graph: HingeLossMRF, labelled: _Labelled, predicted: HingeSolution) -> bool:
         """Infer the rival and make the update; return False, and learn nothing, where it is not certified."""
         truth, extra, missed = labelled.truth, *labelled.cost.T
         bonus = extra - truth * (extra + missed) if self.update.loss == "ml" else None
         rival = self._solve(graph, self.weights.current(), bonus, predicted)
-        if not rival.certified:
-            if not self.inference.fallback:
-                batch.tally.unsolved += 1
-                raise ExampleError(UNSOLVED, "unsolved")
+        if not self._is_proven(rival):
             return False
         delta = self._features(graph, rival.y)[0] - labelled.features
         wrong = np.abs(rival.y - truth) * np.where(rival.y < truth, missed, extra)
@@ -422,19 +416,9 @@ class PslOnlineLearner:
 
         None where they are not certified, but have to be. Raises ExampleError where there are none.
         """
-        beside = clamp(graph, truth, latent)
-        try:
-            solution = self.inference.engine.solve(beside, self.weights.current())
-        except Infeasible:
-            reason = (
-                "no values of the unlabelled atoms satisfy the hard rules together with the truth"
-            )
-            raise ExampleError(reason, "hard_rule") from None
-        except ValueError as error:
-            raise ExampleError(f"{error} (inference.engine)", "schema") from None
-        if not solution.certified:
-            if not self.inference.fallback:
-                raise ExampleError(UNSOLVED, "unsolved")
+        beside, weights = clamp(graph, truth, latent), self.weights.current()
+        solution = self._solve(beside, weights, given=UNCOMPLETED)
+        if not self._is_proven(solution):
             return None
         completed = truth.copy()
         completed[latent] = solution.y

@@ -183,7 +183,7 @@ class PslWorld:
             raise ExplanationError(f"{shown(atom)} is neither observed nor a target")
         if not isnan(value):
             return Explanation("", shown(atom), value, given=True)
-        rows, model, solution = self._answer.around(self._grounder.listed.number(atom))
+        rows, model, solution = self._answer.around(np.array([self._grounder.listed.number(atom)]))
         texts = [self._grounder.text(self._grounder.key(row)) for row in rows.tolist()]
         reasons = reasons_of(model, solution, 0, texts, self._answer.weights)
         return balance("", atom, float(solution.y[0]), reasons, solution.certified)
@@ -321,7 +321,11 @@ class PslWorld:
                 variable = grounder.listed.number(atom)
                 if isnan(value) and variable not in searched:
                     searched.add(variable)
-                    old = () if variable in added else self._answer.around(variable)[0].tolist()
+                    old = (
+                        ()
+                        if variable in added
+                        else self._answer.around(np.array([variable]))[0].tolist()
+                    )
                     near = [*new.get(variable, ()), *(x for x in old if x not in changed)]
                     rows += [other for other in near if other not in seen]
                     seen |= {*near}

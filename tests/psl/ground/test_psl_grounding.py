@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import onlinesrl as srl
 from onlinesrl.core.errors import ModelError
+from onlinesrl.psl.ground.form_assembly import Listing
 from onlinesrl.psl.ground.grounder import Grounder
-from onlinesrl.psl.ground.hinge_loss_mrf import validate
+from onlinesrl.psl.ground.hinge_loss_mrf import united, validate
 from onlinesrl.psl.ground.join_plan import plan_program
 from onlinesrl.psl.lang.data import Database, Relation
 from onlinesrl.psl.lang.linear_form import normal_rules
@@ -41,7 +42,7 @@ def test_the_rows_of_the_naive_grounder(program, database):
         with pytest.raises(ModelError, match="breaks this hard rule"):
             Grounder(program, FUNCTIONS).ground(database)
         return
-    model = Grounder(program, FUNCTIONS).ground(database).graphs.model
+    model = Grounder(program, FUNCTIONS).ground(database)
     validate(model)
     assert counted(model, names(database)) == rows
 
@@ -74,10 +75,17 @@ def same(one, other):
 def test_as_many_ground_rules_as_psl(case):
     golden = json.loads((PEERS / "golden" / case / "golden.json").read_text())
     model = load_json(PEERS / "cases" / case / "config.json")
-    found = Grounder(model.program).ground(model.database())
-    rows = found.graphs.model.n_rows + found.inactive.sum()
-    assert rows == golden["terms"]
-    assert found.graphs.model.n_variables == golden["vars"]
+    ground, inactive, _ = with_counts(Grounder(model.program), model.database())
+    assert ground.n_rows + inactive.sum() == golden["terms"]
+    assert ground.n_variables == golden["vars"]
+
+
+def with_counts(grounder, database):
+    """The model of one world, and the counts of ground rules that are left out."""
+    inactive, skipped = np.zeros(len(grounder.program.rules), int), np.zeros(1, int)
+    listing = Listing(database)
+    models = [*grounder.models(listing, inactive, skipped)]
+    return united(listing.n_variables, models), inactive, skipped
 
 
 def database(a=(), t=(), targets=()):
@@ -98,8 +106,8 @@ def test_what_observed_values_satisfy_is_not_counted_but_what_they_do_together_i
     data = database(
         a=[((0,), 0.5), ((1,), 0.4), ((2,), 0.0)], targets=[(0,), (1,)], t=[((2,), 0.3)]
     )
-    found = Grounder(program).ground(data)
-    assert (found.graphs.model.n_rows, found.inactive.tolist()) == (0, [2])
+    model, inactive, _ = with_counts(Grounder(program), data)
+    assert (model.n_rows, inactive.tolist()) == (0, [2])
 
 
 def test_a_missing_atom_is_named():
@@ -119,9 +127,9 @@ def test_a_missing_atom_is_named():
 def test_ground_rules_that_reach_a_missing_atom_are_counted_where_they_are_left_out():
     program = parse("1: !T(X)\n2: A(X) -> T(X)\nA(X) & A(Y) -> T(X) | T(Y) .", "rules.psl")
     data = database(a=[((0,), 1.0), ((1,), 0.5), ((2,), 1.0)], targets=[(0,)])
-    found = Grounder(program, skip=True).ground(data)
-    assert found.graphs.model.n_rows == 3  # !T(a), A(a) -> T(a), A(a) & A(a) -> T(a)
-    assert found.skipped.tolist() == [2 + 8]
+    model, _, skipped = with_counts(Grounder(program, skip=True), data)
+    assert model.n_rows == 3  # !T(a), A(a) -> T(a), A(a) & A(a) -> T(a)
+    assert skipped.tolist() == [2 + 8]
 
 
 def thinned(data, kept):
@@ -146,11 +154,11 @@ def test_ground_rules_that_reach_a_missing_atom_are_left_out(program, data, kept
     gone = set(names(data)) - set(names(fewer))
     rows = Counter({row: n for row, n in whole.items() if not gone & {atom for atom, _ in row[3]}})
     grounder = Grounder(program, FUNCTIONS, skip=True)
-    alone = grounder.ground(fewer)
+    alone, _, skipped = with_counts(grounder, fewer)
     worlds = grounder.ground_worlds(side_by_side([fewer, data, fewer]), 3, "TU")
 
-    assert counted(alone.graphs.model, names(fewer)) == rows
-    assert worlds.skipped.tolist() == [alone.skipped[0], 0, alone.skipped[0]]
+    assert counted(alone, names(fewer)) == rows
+    assert worlds.skipped.tolist() == [skipped[0], 0, skipped[0]]
     assert counted(worlds.graphs.micrograph(2), names(fewer)) == rows
     assert counted(worlds.graphs.micrograph(1), names(data)) == whole
 
@@ -158,16 +166,16 @@ def test_ground_rules_that_reach_a_missing_atom_are_left_out(program, data, kept
 def test_a_missing_atom_of_a_closed_predicate_is_false():
     program = parse("1: A(X) -> T(X)", "rules.psl")
     data = database(a=[((0,), 0.5)])
-    assert Grounder(program).ground(data).graphs.model.n_rows == 0
+    assert Grounder(program).ground(data).n_rows == 0
     program = parse("1: T(X) -> A(X)", "rules.psl")
-    model = Grounder(program).ground(database(targets=[(0,)])).graphs.model
+    model = Grounder(program).ground(database(targets=[(0,)]))
     assert (model.coefficient.tolist(), model.constant.tolist()) == ([1.0], [0.0])
 
 
 def test_too_many_ground_rules():
     program = parse("1: A(X) & A(Y) -> T(X)", "rules.psl")
     data = database(a=[((n,), 1.0) for n in range(3)], targets=[(0,), (1,), (2,)])
-    assert Grounder(program, most=9).ground(data).graphs.model.n_rows == 9
+    assert Grounder(program, most=9).ground(data).n_rows == 9
     with pytest.raises(ModelError, match="more than 8 joined rows"):
         Grounder(program, most=8).ground(data)
 
