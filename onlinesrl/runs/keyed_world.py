@@ -8,7 +8,7 @@ it goes on as an unbroken one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from math import isnan, nan
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
@@ -66,10 +66,6 @@ class _Saved(TypedDict):
     changed: Natural
     touched: Natural
     not_learned: NotRequired[Natural]
-
-
-class _Refused(OnlinesrlError):
-    """A record was refused before, and is again."""
 
 
 class KeyedWorld:
@@ -207,7 +203,8 @@ class KeyedWorld:
                 present = {atom: x for atom in sorted(facts) if (x := facts[atom]) is not None}
                 self.ground.resume(present, self._arrays)
             for record in saved["since"]:
-                with suppress(_Refused), self.record():
+                expected = suppress(OnlinesrlError) if record.refused else nullcontext()
+                with expected, self.record():
                     self._again(record)
         except (DataError, ModelError, Infeasible, Unsolved) as error:
             raise Misfit(str(error)) from None
@@ -215,19 +212,16 @@ class KeyedWorld:
         self.not_learned = saved.get("not_learned", 0)
 
     def _again(self, record: _Record) -> None:
-        """Make the steps of a record again. Raises _Refused where they were taken back."""
-        try:
-            for step in record.steps:
-                if step.weights is not None:
-                    self.set_weights(step.weights)
-                elif step.facts is not None:
-                    self.change(step.key, _changes(step.facts))
-                else:
-                    self.clear()
-        except OnlinesrlError as error:
-            raise _Refused if record.refused else error from None
+        """Make the steps of a record again. Raises an error where they were taken back."""
+        for step in record.steps:
+            if step.weights is not None:
+                self.set_weights(step.weights)
+            elif step.facts is not None:
+                self.change(step.key, _changes(step.facts))
+            else:
+                self.clear()
         if record.refused:
-            raise _Refused
+            raise Unsolved("what followed them was refused")
 
     def _check(self, saved: _Saved) -> None:
         """Raise Misfit where the facts of a checkpoint are none of the model's."""

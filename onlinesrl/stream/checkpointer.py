@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from onlinesrl.core.version import __version__
@@ -15,6 +16,7 @@ from onlinesrl.stream.run_state import RunState
 from onlinesrl.stream.source import Source
 
 
+@dataclass(eq=False)
 class Checkpointer:
     """Writes checkpoints of the ``state`` of a run to its folder, and keeps the last ``keep``.
 
@@ -22,23 +24,14 @@ class Checkpointer:
     settings and configuration. Methods raise StorageError.
     """
 
-    def __init__(
-        self,
-        folder: RunFolder,
-        state: RunState,
-        outputs: Outputs,
-        about: Mapping[str, Any],
-        keep: int,
-        copies: CheckpointCopies | None = None,
-    ) -> None:
-        self.folder = folder
-        self.state = state
-        self.outputs = outputs
-        self.about = about
-        self.keep = keep
-        self.copies = copies
-        self.number = 0
-        """The number of the last checkpoint."""
+    folder: RunFolder
+    state: RunState
+    outputs: Outputs
+    about: Mapping[str, Any]
+    keep: int
+    copies: CheckpointCopies | None = None
+    number: int = field(default=0, init=False)
+    """The number of the last checkpoint."""
 
     def resume(self, saved: Checkpoint | None) -> None:
         """Resume from a checkpoint, and cut the outputs to it; None: begin anew."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any
 
 from onlinesrl.core.evaluation.drift import DriftDetector
@@ -18,6 +18,7 @@ from onlinesrl.stream.recent_examples import Shown
 from onlinesrl.stream.sink import Sink
 
 
+@dataclass(eq=False)
 class RunState:
     """A learner, its sink, what waits for labels, and how far a run has come.
 
@@ -26,27 +27,18 @@ class RunState:
     ``finished`` when a source that ends has ended.
     """
 
-    def __init__(
-        self,
-        learner: Learner,
-        choice: Choice,
-        sink: Sink,
-        labels: LabelJoiner | None = None,
-        drift: DriftDetector | None = None,
-        own: Mapping[str, Metric] = MappingProxyType({}),
-    ) -> None:
-        self.learner = learner
-        self.choice = choice
-        self.sink = sink
-        self.labels = labels
-        self.drift = drift
-        self.own = own
-        self.sink_state: dict[str, Any] | None = None
-        self.metrics = Metrics()
-        self.shown = Shown()
-        self.position: dict[str, Any] | None = None
-        self.seconds = 0.0
-        self.finished = False
+    learner: Learner
+    choice: Choice
+    sink: Sink
+    labels: LabelJoiner | None = None
+    drift: DriftDetector | None = None
+    own: Mapping[str, Metric] = field(default_factory=dict)
+    sink_state: dict[str, Any] | None = field(default=None, init=False)
+    metrics: Metrics = field(default_factory=Metrics, init=False)
+    shown: Shown = field(default_factory=Shown, init=False)
+    position: dict[str, Any] | None = field(default=None, init=False)
+    seconds: float = field(default=0.0, init=False)
+    finished: bool = field(default=False, init=False)
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return header and arrays of a checkpoint."""
