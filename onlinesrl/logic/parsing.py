@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
@@ -74,7 +74,7 @@ class Node:
     parts: list[Node | Word]
     position: Position
     last_line: int
-    code: str
+    code: str = field(repr=False)
     span: slice
 
     @property

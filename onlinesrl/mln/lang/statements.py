@@ -489,9 +489,9 @@ class _Statements:
 
 def _written(node: Node) -> str:
     """Return the text of a sentence as written, without weight and period, on one line."""
-    part = {part.kind: str(part) for part in node.parts}
-    code = node.code[node.span].removeprefix(part.get("WEIGHT", ""))
-    lines = code.removesuffix(part.get("PERIOD", "")).split("\n")
+    marks = {word.kind: str(word) for word in node.words}
+    code = node.code[node.span].removeprefix(marks.get("WEIGHT", ""))
+    lines = code.removesuffix(marks.get("PERIOD", "")).split("\n")
     return " ".join(filter(None, map(str.strip, lines)))
 
 

@@ -14,7 +14,6 @@ from onlinesrl.logic.ast import (
     Compare,
     Constant,
     Equal,
-    Formula,
     Function,
     FunctionType,
     Position,
@@ -113,24 +112,23 @@ class Checker:
 
         They multiply its weight.
         """
-        numeric = {name for name, mention in self._declared.predicates.items() if mention.numeric}
-        mentions = [
-            mention for mention in sentence.mentions if _predicate(mention.formula) in numeric
-        ]
-        if not mentions:
+        predicates = self._declared.predicates
+        atoms = [(x.formula, x.position) for x in sentence.mentions if isinstance(x.formula, Atom)]
+        numeric = [(a.predicate, place) for a, place in atoms if predicates[a.predicate].numeric]
+        if not numeric:
             return
-        name, message, hint = _predicate(mentions[0].formula), None, ""
+        (name, place), message, hint = numeric[0], None, ""
         if sentence.hard or sentence.definite:
             message = f"{name} is numeric: it multiplies a rule's weight, and this rule has none"
             hint = "make the rule soft: no period, no `:-`"
-        elif len(mentions) > MOST_FACTORS:
+        elif len(numeric) > MOST_FACTORS:
             message = (
-                f"the rule has {len(mentions)} numeric atoms; at most {MOST_FACTORS} are supported"
+                f"the rule has {len(numeric)} numeric atoms; at most {MOST_FACTORS} are supported"
             )
             hint = "declare one predicate for their product"
         elif any(
-            sum(not x.positive and x.atom.predicate in numeric for x in clause.literals)
-            < len(mentions)
+            sum(not x.positive and predicates[x.atom.predicate].numeric for x in clause.literals)
+            < len(numeric)
             for clause in rule_clauses(rule)
         ):
             message = f"{name} is numeric, neither true nor false: it multiplies a whole rule, once"
@@ -138,7 +136,7 @@ class Checker:
                 f"use it as a condition, as in `{name}(x) => (...)`, or in a conjunction of atoms"
             )
         if message is not None:
-            raise self._source.error(message, mentions[0].position, hint)
+            raise self._source.error(message, place, hint)
 
     def _expected(self, mention: Mention) -> Iterator[tuple[Argument, str | None]]:
         """Pair the arguments of a mention with the types of their places; None if a place has no type."""
@@ -269,10 +267,6 @@ class Checker:
             yield TypedConstant(argument.term.name, type_, type_ is not None, plus)
         for part, inner in self._parts(argument):
             yield from self._constants(part, inner)
-
-
-def _predicate(formula: Formula) -> str | None:
-    return formula.predicate if isinstance(formula, Atom) else None
 
 
 def _spread(argument: Argument, type_: str | None, types: dict[str, str]) -> None:
