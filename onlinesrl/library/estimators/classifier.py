@@ -5,11 +5,10 @@ from __future__ import annotations
 import copy
 import math
 import operator
-from abc import ABC
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -20,17 +19,9 @@ from onlinesrl.core.interrupt import whole
 from onlinesrl.core.jit.address import addresses
 from onlinesrl.core.kernels import softmax as k
 from onlinesrl.core.kernels.covariance import Covariance, variance_of
-from onlinesrl.library.estimators.estimator import Parameters, check_none
+from onlinesrl.library.estimators.estimator import Parameters, RowClassifier, check_none
 from onlinesrl.library.estimators.features import finite
 from onlinesrl.library.estimators.samples import listed
-
-if TYPE_CHECKING:
-    Base: TypeAlias = ABC
-else:
-    try:
-        from river.base import Classifier as Base
-    except ImportError:
-        Base = ABC
 
 Label: TypeAlias = bool | int | float | str
 Row: TypeAlias = tuple[Ints, Floats]
@@ -41,7 +32,7 @@ FULL = 200
 """So many weights of a class have their covariances in full; others have a variance each."""
 
 
-class Classifier(Parameters, Base):
+class Classifier(Parameters, RowClassifier):
     """Classifies rows of numbers, categories and booleans, one after the other, with probabilities.
 
     A row is a mapping from names to values, or a row of an array or of a data frame. A string is a
@@ -433,7 +424,8 @@ def _labels(y: Any) -> list[Label]:
     """Return the labels of rows. Raises InputError."""
     if y is None:
         raise InputError("y is None: requires y to be passed, but the target y is None")
-    values = listed(np.asarray(y) if hasattr(y, "__array__") else y, "y", "a label for each row")
+    given = np.asarray(y).tolist() if hasattr(y, "__array__") else y
+    values = listed(given, "y", "a label for each row")
     return [_label(value, f"row {n}") for n, value in enumerate(values)]
 
 

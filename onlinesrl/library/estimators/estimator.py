@@ -19,6 +19,16 @@ from onlinesrl.library.estimators.samples import Label, accuracy, labels_of, lis
 from onlinesrl.library.estimators.scores import Lists, label_scores, table
 from onlinesrl.library.learner import section
 
+if TYPE_CHECKING:
+    MultiLabelClassifier: TypeAlias = ABC
+    RowClassifier: TypeAlias = ABC
+else:
+    try:
+        from river.base import Classifier as RowClassifier
+        from river.base import MultiLabelClassifier
+    except ImportError:
+        MultiLabelClassifier = RowClassifier = ABC
+
 ClassWeight: TypeAlias = Mapping[Label, float] | Literal["balanced"]
 """The weight of each label, by default 1, or what makes rare labels count as much as frequent ones."""
 Labels: TypeAlias = list[list[Label]]
@@ -99,16 +109,7 @@ class Parameters:
         return learned
 
 
-if TYPE_CHECKING:
-    Base: TypeAlias = ABC
-else:
-    try:
-        from river.base import MultiLabelClassifier as Base
-    except ImportError:
-        Base = ABC
-
-
-class Estimator(Parameters, Base):
+class Estimator(Parameters, MultiLabelClassifier):
     """What ``learned_`` can do, under the names of scikit-learn and, for single samples, of river."""
 
     def __init__(
