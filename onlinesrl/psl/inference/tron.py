@@ -46,8 +46,8 @@ class Tron(ScaledEngine):
     def _solved(
         self, graphs: Micrographs, weights: Floats, bonus: Floats | None, start: Floats | None
     ) -> list[HingeSolution]:
-        y, steps = self.solve_each(graphs, weights, bonus=bonus, start=start)
-        objective = objective_of(graphs.model, weights, bonus, self.ridge)
+        objective = self._objective(graphs.model, weights, bonus)
+        y, steps = self._minimised(objective, graphs, start)
         dual, gradient = np.empty(graphs.model.n_rows), np.empty(graphs.model.n_variables)
         energy, bound = np.empty((2, len(steps)))
         kernel.certify_each(
@@ -68,42 +68,36 @@ class Tron(ScaledEngine):
             for n in range(len(steps))
         ]
 
-    def solve_each(
-        self,
-        graphs: Micrographs,
-        weights: Floats,
-        *,
-        bonus: Floats | None = None,
-        start: Floats | None = None,
-    ) -> tuple[Floats, Ints]:
+    def solve_each(self, graphs: Micrographs, weights: Floats) -> tuple[Floats, Ints]:
         """Minimise every micrograph: values float64[n_variables], steps int64[micrographs].
 
-        ``bonus`` and ``start`` (1/2 without) are float64[n_variables]. Raises ValueError for hinges of
-        power 1, which have no second derivative, for constraints, and for a ridge below 0.
+        Raises ValueError for hinges of power 1, which have no second derivative, for constraints, and for a
+        ridge below 0.
         """
-        model = graphs.model
+        return self._minimised(self._objective(graphs.model, weights, None), graphs, None)
+
+    def _objective(
+        self, model: HingeLossMRF, weights: Floats, bonus: Floats | None
+    ) -> kernel.Objective:
+        """Return what the kernels minimise. Raises ValueError as ``solve_each`` does."""
         if np.any((model.kind == HINGE) & (model.power == 1)):
             raise ValueError("TRON takes no hinge of power 1, it has no curvature: use ADMM")
+        if np.any(model.kind >= AT_MOST):
+            raise ValueError("the engine takes no constraints: use ADMM")
         if self.ridge < 0:
             raise ValueError("the ridge is below 0")
-        s = scale(weights, bonus)
-        gain = None if bonus is None else s * bonus
-        objective = objective_of(model, s * weights, gain, s * self.ridge)
-        y = np.full(model.n_variables, 0.5) if start is None else start.copy()
-        steps = np.full(len(graphs.first_row) - 1, self.iterations)
-        memory = kernel.Memory.zeros(variable=model.n_variables, row=model.n_rows)
-        kernel.minimise_each(
-            objective, memory, graphs.first_variable, graphs.first_row, y, self.tolerance, steps
-        )
+        check_weights(model, weights)
+        gain = np.zeros(model.n_variables) if bonus is None else bonus
+        return kernel.Objective(model, weights, gain, float(self.ridge))
+
+    def _minimised(
+        self, objective: kernel.Objective, graphs: Micrographs, start: Floats | None
+    ) -> tuple[Floats, Ints]:
+        """Minimise from a start, float64[n_variables], or from 1/2; see ``solve_each``."""
+        n, first_row = graphs.model.n_variables, graphs.first_row
+        y = np.full(n, 0.5) if start is None else start.copy()
+        steps = np.full(len(first_row) - 1, self.iterations)
+        memory = kernel.Memory.zeros(variable=n, row=graphs.model.n_rows)
+        places = graphs.first_variable, first_row
+        kernel.minimise_each(objective, memory, *places, y, self.tolerance, steps)
         return y, steps
-
-
-def objective_of(
-    model: HingeLossMRF, weights: Floats, bonus: Floats | None, ridge: float
-) -> kernel.Objective:
-    """Return what the kernels minimise. Raises ValueError where a model has constraints."""
-    if np.any(model.kind >= AT_MOST):
-        raise ValueError("the engine takes no constraints: use ADMM")
-    check_weights(model, weights)
-    gain = np.zeros(model.n_variables) if bonus is None else bonus
-    return kernel.Objective(model, weights, gain, float(ridge))

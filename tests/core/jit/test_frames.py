@@ -1,9 +1,11 @@
 """Frames: kernels read the fields that Python gave, write to their arrays, and know the newest frame."""
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -54,6 +56,19 @@ def test_a_frame_makes_the_zeros_that_it_is_annotated_with():
         Rows.zeros(fields, column=2)
     with pytest.raises(KeyError, match="named"):
         Rows.zeros({"number": 7}, row=1, column=1)
+
+
+@kernel
+def first(frame: Inside) -> float:
+    return frame.weight * frame.table[0]
+
+
+def test_what_is_written_into_a_copy_stays_in_it():
+    frame = Inside(np.ones(2, np.int32), 0.5)
+    other = deepcopy(frame)
+    other.table[0] = 4
+    assert (first(frame), first(other)) == (0.5, 2.0)
+    assert first(pickle.loads(pickle.dumps(other))) == 2.0
 
 
 @kernel
