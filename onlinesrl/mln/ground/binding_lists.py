@@ -89,7 +89,7 @@ class ClauseJoins:
         place = self._places(bound)
         kinds = [(place[name], self._domains[self._plan.types[name]]) for name in bound]
         work = [*starmap(_among, kinds), *(self._step(step, place) for step in steps)]
-        own, constants = _getter([place[name] for name in self._names]), self._constants
+        own, constants = getter([place[name] for name in self._names]), self._constants
 
         def substitutions(given: Bindings) -> Bindings:
             return map(own, _all(work, [constants + names for names in given]))
@@ -211,7 +211,7 @@ class ClauseJoins:
         terms, values, opened = leaves(step.atom), self._values(step.atom), step.opened
         bound = [n for n, t in enumerate(terms) if isinstance(t, Constant) or t.name in step.bound]
         free = [n for n in range(len(terms)) if n not in bound]
-        cells, new = _getter([self._at(terms[n], place) for n in bound]), _getter(free)
+        cells, new = getter([self._at(terms[n], place) for n in bound]), getter(free)
         if not free and opened:
             return lambda rows: [row for row in rows if cells(row) in values]
         if not free:
@@ -272,7 +272,7 @@ class ClauseJoins:
 
     def _cells(self, atom: Atom, place: _Places) -> Callable[[Constants], Constants]:
         """Return a function of a binding: the constants of an atom."""
-        return _getter([self._at(term, place) for term in leaves(atom)])
+        return getter([self._at(term, place) for term in leaves(atom)])
 
     def _values(self, atom: Atom) -> Mapping[Constants, float]:
         return self._facts.values(atom.predicate)
@@ -291,7 +291,7 @@ def _all(steps: Iterable[_Step], rows: Bindings) -> Bindings:
     return rows
 
 
-def _getter(places: Sequence[int]) -> Callable[[Constants], Constants]:
+def getter(places: Sequence[int]) -> Callable[[Constants], Constants]:
     """Return a function of a tuple: the tuple of what is in these places."""
     first = places[0] if places else 0
     span = slice(first, first + len(places))

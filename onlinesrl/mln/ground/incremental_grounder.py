@@ -25,10 +25,11 @@ from typing import NamedTuple, TypeAlias
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.core.example import show_ground_atom
 from onlinesrl.core.explain.conflict import Pattern, impossible
+from onlinesrl.core.paused_collection import paused_collection
 from onlinesrl.logic.ast import Atom, Constant, Program, Variable
 from onlinesrl.logic.atom_index import AtomIndex, Constants, GroundAtom
 from onlinesrl.logic.ground_world import GroundRule, GroundRules
-from onlinesrl.mln.ground.binding_lists import Bindings, ClauseJoins, Key, Row
+from onlinesrl.mln.ground.binding_lists import Bindings, ClauseJoins, Key, Row, getter
 from onlinesrl.mln.ground.join_planner import (
     VALUE,
     ClausePlan,
@@ -133,6 +134,11 @@ class IncrementalGrounder:
             for predicate in program.predicates.values()
             for kind in predicate.types
         }
+        arities = {name: len(program.predicates[name].types) for name in self.plan.groups}
+        self._group_cells = {
+            name: getter([k for k in range(arities[name]) if k not in group.arguments])
+            for name, group in self.plan.groups.items()
+        }
         self._mentions: dict[str, list[tuple[int, Atom]]] = {}
         for number, clause in self._clauses.items():
             for atom in clause.atoms:
@@ -183,17 +189,20 @@ class IncrementalGrounder:
         """Return the weight of a ground clause; None for a hard one."""
         return self._clauses[key[0]].weight(self.weights[key[0]], key, row)
 
+    def weights_of(self, rows: Mapping[Key, Row | None]) -> list[float | None]:
+        """Return the weights of ground clauses; None for hard ones, 0 for those that are none."""
+        return [0.0 if row is None else self.weight(key, row) for key, row in rows.items()]
+
     def template(self, key: Key) -> Constants:
         """Return the constants of the template of a ground clause's weight."""
         return self._clauses[key[0]].template(key)
 
     def group(self, atom: GroundAtom) -> GroundAtom | None:
         """Return the key of the atom's group: at most or exactly one of its atoms is true."""
-        predicate, constants = atom
-        if (group := self.plan.groups.get(predicate)) is None:
-            return None
-        return predicate, tuple(c for k, c in enumerate(constants) if k not in group.arguments)
+        cells = self._group_cells.get(atom[0])
+        return None if cells is None else (atom[0], cells(atom[1]))
 
+    @paused_collection()
     def everything(self) -> Step:
         """Return all ground clauses and query atoms. Raises Infeasible as ``change`` does."""
         rows = self._ground([(number, {}) for number in self._clauses])
@@ -207,6 +216,7 @@ class IncrementalGrounder:
             atoms |= {(name, constants): values.get(constants, nan) for constants in every}
         return Step(_present(rows), atoms)
 
+    @paused_collection()
     def change(self, facts: Mapping[GroundAtom, float | None]) -> Step:
         """Change facts: 1 is true, 0 false, None takes a fact away, NaN lists an open atom.
 

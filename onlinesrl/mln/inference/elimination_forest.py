@@ -10,7 +10,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Siz
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import blake2b
-from typing import Any, Generic, NamedTuple, TypeVar
+from itertools import chain
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -23,16 +24,22 @@ from onlinesrl.mln.kernels.elimination_forest import CLOSES, POSITIVE, UNKNOWN, 
 Key = TypeVar("Key", bound=Hashable)
 
 
-class Factor(NamedTuple):
-    """A ground clause; the weight of a hard one is None.
+class Literals(Protocol):
+    """The literals of a ground clause.
 
     A literal has an atom and a byte: ``POSITIVE``, and ``CLOSES`` where it stands alone or is the last of a
     conjunction.
     """
 
-    weight: float | None
-    bits: bytes
-    atoms: Sequence[GroundAtom]
+    @property
+    def bits(self) -> bytes:
+        """The bytes."""
+        ...
+
+    @property
+    def atoms(self) -> Sequence[GroundAtom]:
+        """The atoms."""
+        ...
 
 
 class Variable(NamedTuple):
@@ -68,7 +75,6 @@ class Component:
         return replace(self, model=model, weights=np.append(self.weights, 0.0))
 
 
-_NOTHING = Factor(0.0, b"", ())
 _LENGTHS = {
     "variable": "value",
     "factor": "weight",
@@ -108,12 +114,17 @@ class EliminationForest(Generic[Key]):
         """Whether the states of all solved components are certified."""
         return not self._frame.size[kernel.UNCERTIFIED]
 
-    def values(self, atoms: Sequence[GroundAtom]) -> list[float | None]:
-        """Return the values of open atoms; None where their component is not solved."""
-        frame, numbers = self._frame, _ints(map(self._atom.__getitem__, atoms))
-        value = frame.value[frame.place[numbers]]
+    def values(self, atoms: Iterable[GroundAtom]) -> dict[GroundAtom, float | None]:
+        """Return the values of those atoms that are open; None where their component is not solved."""
+        present, frame = [atom for atom in atoms if atom in self._atom], self._frame
+        if not present:
+            return {}
+        numbers = self._numbers_of(present)
+        place = frame.place[numbers]
+        value = np.where(place < 0, kernel.NONE, frame.value[place]).tolist()
         true = (value == frame.holding[numbers]).astype(np.float64).tolist()
-        return [None if x < 0 else y for x, y in zip(value.tolist(), true, strict=True)]
+        triples = zip(present, value, true, strict=True)
+        return {atom: None if x < 0 else y for atom, x, y in triples if x != kernel.NONE}
 
     def proven(self, atom: GroundAtom) -> bool:
         """Tell whether the state of an open atom's component, which is solved, is certified."""
@@ -188,20 +199,28 @@ class EliminationForest(Generic[Key]):
         self,
         values: Mapping[GroundAtom, float | None],
         variables: Mapping[GroundAtom, Variable],
-        factors: Mapping[Key, Factor | None],
+        clauses: Mapping[Key, Literals | None],
+        weights: Iterable[float | None],
     ) -> dict[GroundAtom, float | None]:
         """Change atoms, variables and clauses; return open atoms that moved, None where one is not solved.
 
         ``values`` are the facts about atoms: NaN is open, None is an atom no more. They include all atoms of
-        ``variables``, by name, that differ. ``factors`` has the clauses that change, by key.
+        ``variables``, by name, that differ. ``clauses`` are those that change, by key, None where one is no
+        more. ``weights`` has theirs in the same order: None for a hard one, 0 for one that is no more.
         """
-        rows = {k: x for k, x in factors.items() if x is not None or k in self._factors}
-        self._make_room(sum(len(x.bits) for x in rows.values() if x is not None), len(rows))
-        moved, gone, new = self._exchange(values, variables)
-        numbers, weighed = self._write(rows)
-        again = self._clauses_of(moved)
-        numbers = self._touched = _ints(dict.fromkeys([*numbers.tolist(), *again.tolist()]))
-        frame = self._frame
+        known = map(self._factors.get, clauses)
+        every = zip(clauses, clauses.values(), weights, known, strict=True)
+        given = [x for x in every if x[1] is not None or x[3] is not None]
+        self._make_room(sum(len(x[1].bits) for x in given if x[1] is not None), len(given))
+        moved = gone = new = weighed = numbers = _ints([])
+        if values:
+            moved, gone, new = self._exchange(values, variables)
+        if given:
+            numbers, weighed = self._write(given)
+        if len(moved):
+            again = self._clauses_of(moved).tolist()
+            numbers = _ints(dict.fromkeys([*numbers.tolist(), *again]))
+        frame, self._touched = self._frame, numbers
         changed = frame.work[: kernel.fold(frame, numbers)].tolist()
         self.broken = [self._keys[f] for f in frame.order[: frame.size[kernel.BROKEN]].tolist()]
         self._untrue(frame.flipped[: frame.size[kernel.FLIPPED]].copy())
@@ -217,9 +236,10 @@ class EliminationForest(Generic[Key]):
         for v in gone.tolist():
             del self._variables[v]
         self._free_variables += gone.tolist()
-        for key in [key for key, factor in rows.items() if factor is None]:
-            self._free_factors.append(self._factors.pop(key))
-            del self._keys[self._free_factors[-1]]
+        ended = [self._factors.pop(key) for key, literals, *_ in given if literals is None]
+        for number in ended:
+            del self._keys[number]
+        self._free_factors += ended
         absent = [a for a, value in values.items() if value is None and a in self._atom]
         self._free_atoms += map(self._atom.pop, absent)
         return self._moved()
@@ -267,7 +287,8 @@ class EliminationForest(Generic[Key]):
         before = [array[numbers] for array in (frame.fixed, frame.place, frame.holding)]
         frame.fixed[numbers] = [values[atom] == 1.0 for atom in present]
         frame.place[self._numbers_of(closed)] = -1
-        self._open(_ints(new), others)
+        if new:
+            self._open(_ints(new), others)
         differs = before[0] != frame.fixed[numbers]
         differs |= before[1] != frame.place[numbers]
         differs |= before[2] != frame.holding[numbers]
@@ -292,29 +313,36 @@ class EliminationForest(Generic[Key]):
         frame.place[atoms] = np.repeat(new, sizes)
         frame.holding[atoms] = np.arange(len(atoms)) - np.repeat(begin, sizes)
 
-    def _write(self, factors: Mapping[Key, Factor | None]) -> tuple[Ints32, Ints32]:
-        """Write clauses behind the others; return their numbers, and which have another weight."""
-        old = _ints(self._factors[key] for key in factors if key in self._factors)
-        kernel.withdraw(self._frame, old)
-        self._untrue(old)
-        fresh = [key for key in factors if key not in self._factors]
+    def _write(
+        self, given: Sequence[tuple[Key, Literals | None, float | None, int | None]]
+    ) -> tuple[Ints32, Ints32]:
+        """Write clauses behind the others; return the numbers of all, and of those with another weight.
+
+        They are given by their keys, literals, weights and numbers, where they have one.
+        """
+        frame, old = self._frame, [number for *_, number in given if number is not None]
+        if old:
+            kernel.withdraw(frame, _ints(old))
+            self._untrue(_ints(old))
+        fresh = [key for key, *_, number in given if number is None]
         new = _numbers(len(fresh), self._keys, self._free_factors)
         self._factors |= zip(fresh, new, strict=True)
         self._keys |= zip(new, fresh, strict=True)
-        rows = [_NOTHING if factor is None else factor for factor in factors.values()]
-        lengths = np.fromiter((len(bits) for _, bits, _ in rows), np.int64, len(rows))
-        total = int(lengths.sum())
-        frame, numbers = self._frame, _ints(map(self._factors.__getitem__, factors))
-        weights = np.array([np.inf if weight is None else weight for weight, *_ in rows])
+        again = iter(new)
+        numbers = _ints(next(again) if number is None else number for *_, number in given)
+        bits = [b"" if literals is None else literals.bits for _, literals, *_ in given]
+        atoms = [() if literals is None else literals.atoms for _, literals, *_ in given]
+        weights = np.array([np.inf if weight is None else weight for *_, weight, _ in given])
         weighed = numbers[(frame.weight[numbers] != weights) & (frame.length[numbers] > 0)]
         frame.weight[numbers] = weights
-        frame.begin[numbers] = self._literals + np.cumsum(lengths) - lengths
-        frame.size_of[numbers] = lengths
+        frame.size_of[numbers] = lengths = _ints(map(len, bits))
+        ends = self._literals + np.cumsum(lengths)
+        frame.begin[numbers] = ends - lengths
         frame.start[new] = frame.begin[new]
-        span = slice(self._literals, self._literals + total)
-        frame.atom[span] = self._numbers_of(atom for *_, atoms in rows for atom in atoms)
-        frame.sign[span] = np.frombuffer(b"".join(bits for _, bits, _ in rows), np.uint8)
-        self._literals += total
+        span = slice(self._literals, self._literals + int(lengths.sum()))
+        frame.atom[span] = self._numbers_of(chain.from_iterable(atoms))
+        frame.sign[span] = np.frombuffer(b"".join(bits), np.uint8)
+        self._literals = span.stop
         kernel.mention(frame, numbers)
         return numbers, weighed
 
@@ -450,4 +478,4 @@ def _numbers(count: int, used: Sized, free: list[int]) -> list[int]:
 
 
 def _ints(numbers: Iterable[int]) -> Ints32:
-    return np.array([*numbers], np.int32)
+    return np.fromiter(numbers, np.int32)

@@ -40,8 +40,8 @@ NEVER = ROUNDS
 BITS = 47
 """Of a probability that is passed down."""
 SPLIT = 2.0 ** (53 - BITS) + 1
-UNSOLVED, UNKNOWN = -1, -2
-"""Values of variables whose component is not solved, and of new ones."""
+UNSOLVED, UNKNOWN, NONE = -1, -2, -3
+"""Values of variables whose component is not solved, of new ones, and of atoms without a variable."""
 LAST, STAMP, CELLS, INFEASIBLE, UNCERTIFIED, MOVED, FLIPPED, STALE, BROKEN = (
     0,
     1,

@@ -24,6 +24,7 @@ from onlinesrl.core.example import show_ground_atom
 from onlinesrl.core.explain.conflict import Pattern, impossible, smallest_conflict
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError, shown
 from onlinesrl.core.io.restoring import Misfit
+from onlinesrl.core.paused_collection import paused_collection
 from onlinesrl.core.rule_instance import PlacedWeight
 from onlinesrl.logic.ast import Program
 from onlinesrl.logic.atom_index import Change, GroundAtom
@@ -34,7 +35,6 @@ from onlinesrl.mln.ground.incremental_grounder import IncrementalGrounder, Step
 from onlinesrl.mln.inference.elimination_forest import (
     Component,
     EliminationForest,
-    Factor,
     Variable,
 )
 from onlinesrl.mln.inference.protocols import MapEngine, Marginals
@@ -105,9 +105,6 @@ class MlnWorld:
         self._engine = map_engine("mpe") if engine is None else engine
         self._rows = dict[Key, Row]()
         self._atoms = dict[GroundAtom, float]()
-        self._fixed = dict[GroundAtom, float]()
-        """By facts, alone or by a group; NaN for other atoms."""
-        self._group = dict[GroundAtom, GroundAtom]()
         self._groups = dict[GroundAtom, dict[GroundAtom, None]]()
         self._true = dict[GroundAtom, dict[GroundAtom, None]]()
         self._component = dict[GroundAtom, _SolvedComponent]()
@@ -195,7 +192,7 @@ class MlnWorld:
 
         Raises Unsolved if no state with the other value is found within the engine's limit.
         """
-        value = self._fixed.get(atom, self.fact(atom))
+        value = self._fixed(atom) if atom in self._atoms else self.fact(atom)
         if value is None:
             raise ExplanationError(f"{shown(atom)} is neither observed nor a target")
         if not isnan(value):
@@ -210,12 +207,12 @@ class MlnWorld:
             loss = part.model.exact_score(part.state(values), part.weights) - other.score
             alternative = Alternative(others, float(loss), other.certified)
         plan = self._grounder.plan
-        members = [a for a in self._members(atom) if isnan(self._fixed[a])]
-        clauses = self._open_clauses([atom, *members])
+        members = [a for a in self._with_members([atom]) if isnan(self._fixed(a))]
+        clauses = self._open_clauses(members)
         return explained(
             plan.program,
             atom,
-            {**{a: self._fixed[a] for x in clauses for a in x.row.atoms}, **values},
+            {**{a: self._fixed(a) for x in clauses for a in x.row.atoms}, **values},
             certified,
             alternative,
             clauses,
@@ -377,8 +374,7 @@ class MlnWorld:
             touched = {**near, **_atoms_of([*rows, *self._touched()])}
         old = {self._component[atom]: None for atom in touched if atom in self._component}
         affected = {**near, **{atom: None for component in old for atom in component.atoms}}
-        present = [atom for atom in affected if isnan(self._fixed.get(atom, 1.0))]
-        best = dict(zip(present, self._forest.values(present), strict=True))
+        best = self._forest.values(affected)
         wide = [atom for atom, value in best.items() if value is None]
         values = {
             atom: best.get(atom) or 0.0 for atom in affected if isnan(self._atoms.get(atom, 1.0))
@@ -408,19 +404,12 @@ class MlnWorld:
 
     # ground clauses and atoms --------------------------------------------------------------------
 
+    @paused_collection()
     def _update(self, step: Step) -> dict[GroundAtom, None]:
         """Take in the ground clauses and atoms of a step; return its atoms with those of their groups."""
         for atom, value in step.atoms.items():
             self._set(atom, value)
-        together = self._with_members(step.atoms)
-        for atom in together:
-            if (value := self._atoms.get(atom)) is None:
-                self._fixed.pop(atom, None)
-                self._group.pop(atom, None)
-            else:
-                decided = isnan(value) and self._group.get(atom) in self._true
-                self._fixed[atom] = 0.0 if decided else value
-        self._exchange(together, step.rows)
+        together = self._exchange(step.atoms, step.rows)
         for key, row in step.rows.items():
             if row is None:
                 self._rows.pop(key, None)
@@ -428,58 +417,67 @@ class MlnWorld:
                 self._rows[key] = row
         return together
 
-    def _exchange(self, atoms: Iterable[GroundAtom], rows: Mapping[Key, Row | None]) -> None:
-        """Give the forest the present variables of atoms, and ground clauses."""
-        variables = dict[GroundAtom, Variable]()
+    def _exchange(
+        self, atoms: Iterable[GroundAtom], rows: Mapping[Key, Row | None]
+    ) -> dict[GroundAtom, None]:
+        """Give the forest atoms, their variables and ground clauses; return the atoms and their groups."""
+        variables, values = dict[GroundAtom, Variable](), dict[GroundAtom, float | None]()
+        for group in self._groups_of(atoms):
+            members = {atom: self._atoms[atom] for atom in self._groups.get(group, ())}
+            if group in self._true:
+                members = {atom: float(value == 1.0) for atom, value in members.items()}
+            open_atoms = sorted([atom for atom, value in members.items() if isnan(value)])
+            exactly = self._grounder.plan.groups[group[0]].exactly
+            variables[group] = Variable((*open_atoms,), exactly)
+            values |= members
         for atom in atoms:
-            group = self._grounder.group(atom)
-            if group is None:
-                is_open = isnan(self._fixed.get(atom, 1.0))
-                variables[atom] = Variable((atom,) if is_open else (), False)
-            elif group not in variables:
-                members = sorted(a for a in self._groups.get(group, ()) if isnan(self._fixed[a]))
-                exactly = self._grounder.plan.groups[group[0]].exactly
-                variables[group] = Variable((*members,), exactly)
-        values = {atom: self._fixed.get(atom) for atom in atoms}
-        weight = self._grounder.weight
-        factors = {
-            key: None if row is None else Factor(weight(key, row), row.bits, row.atoms)
-            for key, row in rows.items()
-        }
-        self._moved = dict.fromkeys(self._forest.update(values, variables, factors))
+            if atom not in values:
+                values[atom] = value = self._atoms.get(atom)
+                if self._grounder.group(atom) is None:
+                    is_open = value is not None and isnan(value)
+                    variables[atom] = Variable((atom,) if is_open else (), False)
+        weights = self._grounder.weights_of(rows)
+        self._moved = dict.fromkeys(self._forest.update(values, variables, rows, weights))
+        return dict.fromkeys(values)
 
     def _set(self, atom: GroundAtom, value: float | None) -> None:
-        group = self._grounder.group(atom)
         if value is None:
             self._atoms.pop(atom, None)
         else:
             self._atoms[atom] = value
-            if group is not None:
-                self._group[atom] = group
+        if (group := self._grounder.group(atom)) is None:
+            return
         for index, present in ((self._groups, value is not None), (self._true, value == 1.0)):
-            if group is not None and present:
+            if present:
                 index.setdefault(group, {})[atom] = None
             elif group in index:
                 index[group].pop(atom, None)
                 if not index[group]:
                     del index[group]
 
-    def _members(self, atom: GroundAtom) -> Iterable[GroundAtom]:
-        group = self._grounder.group(atom)
-        return () if group is None else self._groups.get(group, ())
+    def _fixed(self, atom: GroundAtom) -> float:
+        """Return the value of an atom by facts, alone or by its group; NaN for other atoms."""
+        value = self._atoms[atom]
+        return 0.0 if isnan(value) and self._grounder.group(atom) in self._true else value
 
     def _with_members(self, atoms: Iterable[GroundAtom]) -> dict[GroundAtom, None]:
         """Return atoms with all atoms of their groups."""
-        return {member: None for atom in atoms for member in (atom, *self._members(atom))}
+        together = dict.fromkeys(atoms)
+        for group in self._groups_of(together):
+            together |= self._groups.get(group, {})
+        return together
+
+    def _groups_of(self, atoms: Iterable[GroundAtom]) -> dict[GroundAtom, None]:
+        """Return the groups of atoms."""
+        return {group: None for group in map(self._grounder.group, atoms) if group is not None}
 
     def _check(self, step: Step) -> None:
         """Raise Infeasible where facts alone break a hard rule."""
-        groups = {group: None for group in map(self._grounder.group, step.atoms) if group}
+        groups = self._groups_of(step.atoms)
         for group in (group for group in groups if group in self._groups):
             true, rule = len(self._true.get(group, ())), self._grounder.plan.groups[group[0]]
-            if true > 1 or (
-                rule.exactly and not any(self._fixed[a] != 0.0 for a in self._groups[group])
-            ):
+            possible = true or any(isnan(self._atoms[atom]) for atom in self._groups[group])
+            if true > 1 or (rule.exactly and not possible):
                 raise Infeasible(f"the facts break {rule.show(group[0])}")
         for number, _ in self._forest.broken:
             text = self._grounder.clause(number).text
@@ -517,9 +515,8 @@ class MlnWorld:
         if (conflict := smallest_conflict(self._constraints(touched), self._can_hold)) is None:
             return None
         rules, facts, depends = list[str](), dict[str, None](), list[Pattern]()
-        true = Counter(
-            self._group.get(x) for kind, x in conflict if kind == "fact" and self._atoms[x]
-        )
+        group = self._grounder.group
+        true = Counter(group(x) for kind, x in conflict if kind == "fact" and self._atoms[x])
         for kind, name in conflict:
             if kind == "fact":
                 facts[_fact_text(name, self._atoms[name] == 1.0)] = None
@@ -544,7 +541,9 @@ class MlnWorld:
             if atom in self._atoms and not isnan(self._atoms[atom]):
                 new.append(("fact", atom))
             if place < start or isnan(self._atoms.get(atom, nan)):
-                new += [("group", group) for group in [self._group.get(atom)] if group]
+                new += [
+                    ("group", group) for group in self._groups_of([atom]) if group in self._groups
+                ]
                 new += [
                     ("rule", key)
                     for key in self._forest.clauses(atom)
@@ -568,23 +567,23 @@ class MlnWorld:
     def _can_hold(self, constraints: Sequence[_Constraint]) -> bool:
         """Tell whether constraints can all hold."""
         groups = {name: None for kind, name in constraints if kind == "group"}
-        variables, factors = dict[GroundAtom, Variable](), dict[_Constraint, Factor]()
+        variables, rows = dict[GroundAtom, Variable](), dict[_Constraint, Row]()
         for group in groups:
             exactly = self._grounder.plan.groups[group[0]].exactly
             variables[group] = Variable((*sorted(self._groups[group]),), exactly)
         for constraint in constraints:
             kind, name = constraint
             atoms = self._beside(constraint)
-            alone = [atom for atom in atoms if self._group.get(atom) not in groups]
+            alone = [atom for atom in atoms if self._grounder.group(atom) not in groups]
             variables |= {atom: Variable((atom,), False) for atom in alone}
             if kind == "fact":
                 bits = CLOSES | POSITIVE * (self._atoms[name] == 1.0)
-                factors[constraint] = Factor(None, bytes([bits]), (name,))
+                rows[constraint] = Row(1, bytes([bits]), (name,))
             elif kind == "rule":
-                factors[constraint] = Factor(None, self._rows[name].bits, self._rows[name].atoms)
-        forest = EliminationForest[_Constraint]()
+                rows[constraint] = self._rows[name]
         every = [atom for variable in variables.values() for atom in variable.atoms]
-        unsolved = forest.update(dict.fromkeys(every, nan), variables, factors)
+        forest, hard = EliminationForest[_Constraint](), [None] * len(rows)
+        unsolved = forest.update(dict.fromkeys(every, nan), variables, rows, hard)
         try:
             for part in forest.components(a for a, value in unsolved.items() if value is None):
                 self._engine.solve(part.model, part.weights)

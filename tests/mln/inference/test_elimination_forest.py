@@ -5,6 +5,7 @@ import random
 from fractions import Fraction
 from itertools import product
 from math import nan
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -12,10 +13,21 @@ from conftest import tiers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.mln.inference.elimination_forest import EliminationForest, Factor, Variable
+from onlinesrl.mln.inference.elimination_forest import EliminationForest, Variable
 from onlinesrl.mln.kernels.elimination_forest import CLOSES, POSITIVE
 
 WEIGHTS = [None, 0.25, -0.25, 1.0, -1.0, 0.1, 0.7, -1.3, 3e-3]
+
+
+class Factor(NamedTuple):
+    weight: float | None
+    bits: bytes
+    atoms: tuple
+
+
+def changed(factors):
+    """Ground clauses and their weights, as a forest takes them."""
+    return factors, [0.0 if factor is None else factor.weight for factor in factors.values()]
 
 
 def factor(weight, *conjunctions):
@@ -103,13 +115,15 @@ class Model:
                 factors[key] = self.a_factor(near[: self.reach])
         self.factors = {k: f for k, f in (self.factors | factors).items() if f is not None}
         closed = dict.fromkeys(old - present)
-        return self.forest.update(closed | dict.fromkeys(sorted(present), nan), variables, factors)
+        return self.forest.update(
+            closed | dict.fromkeys(sorted(present), nan), variables, *changed(factors)
+        )
 
     def cold(self):
         """A new forest, with all in another order."""
         rng, forest = random.Random(len(self.factors)), EliminationForest()
         parts = [dict(rng.sample([*x.items()], len(x))) for x in (self.variables, self.factors)]
-        forest.update(dict.fromkeys(self.atoms(), nan), *parts)
+        forest.update(dict.fromkeys(self.atoms(), nan), parts[0], *changed(parts[1]))
         return forest
 
     def all_states(self):
@@ -137,7 +151,7 @@ def mentioned(factor):
 
 def bits(model, forest, with_marginals):
     marginals = forest.marginals() if with_marginals and forest.feasible else {}
-    values = dict(zip(model.atoms(), forest.values(model.atoms()), strict=True))
+    values = forest.values(model.atoms())
     return (
         values,
         [marginals.get(a) for a in model.atoms() if values[a] is not None],
@@ -187,7 +201,7 @@ def follows(seed, size, steps, brute):
         forest = model.forest
         asked = number % 3 != 1
         assert bits(model, forest, asked) == bits(model, model.cold(), asked)
-        assert known == dict(zip(model.atoms(), forest.values(model.atoms()), strict=True))
+        assert known == forest.values(model.atoms())
         true = {atom for atom, value in known.items() if value}
         if forest.feasible and None not in known.values():
             assert forest.score == model.score(true)
@@ -224,7 +238,7 @@ def test_a_chain_has_the_probabilities_of_forward_and_backward_messages():
         for i in range(n - 1)
     }
     factors, forest = alone | pairs, EliminationForest()
-    forest.update(dict.fromkeys(names, nan), variables, factors)
+    forest.update(dict.fromkeys(names, nan), variables, *changed(factors))
     for number in range(40):
         key = rng.randrange(n - 1)
         weights = [factors[key + 1].weight, factors[key].weight if number % 2 else rng.gauss(0, 2)]
@@ -233,10 +247,10 @@ def test_a_chain_has_the_probabilities_of_forward_and_backward_messages():
         }
         factors |= pair
         before = dict(forest.marginals())
-        forest.update({}, {}, pair)
+        forest.update({}, {}, *changed(pair))
         if number % 3:
             cold = EliminationForest()
-            cold.update(dict.fromkeys(names, nan), variables, factors)
+            cold.update(dict.fromkeys(names, nan), variables, *changed(factors))
             assert forest.marginals() == cold.marginals()
         again = [name for name in names if forest.marginals()[name] is not before[name]]
         assert len(again) < 200  # others are the same objects
