@@ -29,7 +29,6 @@ class Psl:
     foreign = (
         ("dialect",),
         ("learner", "max_weights"),
-        ("learner", "replay"),
     )
     engines = AnyPslEngine
     lists_targets = True
@@ -92,11 +91,6 @@ class Psl:
             raise config.error(
                 "learner.update", f"samples are of Markov logic; for PSL there are {names}"
             )
-        if config.learner.replay is not None:
-            raise config.error(
-                "learner.replay",
-                "for Markov logic only; `onlinesrl learn` goes over the data of a PSL program many times",
-            )
         hard = next((rule for rule in program.rules if rule.weight is None), None)
         if hard is not None and not config.inference.takes_hard_rules:
             raise config.error(
@@ -110,7 +104,9 @@ class Psl:
             max_groundings=config.inference.max_groundings,
             max_atoms=config.limits.max_atoms,
         )
-        return PslOnlineLearner(program, config.query, config.learner, inference, by, facts)
+        return PslOnlineLearner(
+            program, config.query, config.learner, inference, by, facts, config.seed
+        )
 
     def facts(self, program: PslProgram, query: Sequence[str], targets: str) -> FactSchema:
         """Return what the facts of a world may be."""

@@ -67,10 +67,13 @@ def parsed() -> Program:
 
 
 def new_learner(
-    update: str = "cda2", max_weights: int | None = None, inference: Inference | None = None
+    update: str = "cda2",
+    max_weights: int | None = None,
+    inference: Inference | None = None,
+    **keys: Any,
 ) -> MlnOnlineLearner:
     plan = compile_program(parsed(), ["InField"])
-    made = update_of(update, sigma=0.1, max_weights=max_weights)
+    made = update_of(update, sigma=0.1, max_weights=max_weights, **keys)
     return online(plan, made, inference)
 
 

@@ -40,7 +40,8 @@ def soft(
 
 
 def new_learner(update: str = "cda2", rounds: int = 25_000, **settings: Any) -> PslOnlineLearner:
-    made = update_of(update, loss=settings.pop("loss", None), sigma=0.1)
+    keys = {name: settings.pop(name, None) for name in ("loss", "replay")}
+    made = update_of(update, sigma=0.1, **keys)
     inference = PslInference(Admm(rounds=rounds), **settings)
     return soft(reader.parse(MODEL), ["Trusts"], made, inference, by=("Trusts", 1))
 

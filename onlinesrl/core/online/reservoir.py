@@ -16,7 +16,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.example import decode
+from onlinesrl.core.example import Example, decode
 from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import Count
 from onlinesrl.core.io.restoring import MOST, Expected, Misfit, Natural, converted, restored
@@ -168,6 +168,12 @@ class Reservoir:
                 decode(self.held[-1].line)
             except ExampleError as error:
                 raise Misfit(f"of the examples to be learned from again: {error}") from None
+
+
+def line_of(example: Example) -> bytes:
+    """Return an example as a line of JSON."""
+    values = ((name, getattr(example, name)) for name in Example.__struct_fields__)
+    return msgspec.json.encode({name: value for name, value in values if value is not None})
 
 
 def _below(random: Generator, most: int) -> int:

@@ -27,7 +27,7 @@ from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally, heaviest
 from onlinesrl.core.online.parameter_mixing import State
-from onlinesrl.core.online.reservoir import NO_DUAL, Held, Reservoir
+from onlinesrl.core.online.reservoir import NO_DUAL, Held, Reservoir, line_of
 from onlinesrl.core.online.temperature import scaled_by
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.logic.ast import Program
@@ -226,7 +226,8 @@ class MlnOnlineLearner:
 
     def _learn_again(self, example: Example, reservoir: Reservoir) -> None:
         """Learn again from examples of the reservoir, then offer it the one that was learned from last."""
-        new, places = Held(_line(example), self.weights.dual_block), reservoir.drawn()
+        line = example.line if isinstance(example, NumberedExample) else line_of(example)
+        new, places = Held(line, self.weights.dual_block), reservoir.drawn()
         try:
             self._pack(self.decode_all([reservoir.held[place].line for place in places]))
             worlds = self.packer.worlds
@@ -391,11 +392,3 @@ def _joined(parts: Iterable[tuple[list[Outcome], Tally]]) -> tuple[list[Outcome]
     """Return the outcomes, and the counts, of all parts."""
     outcomes, tallies = zip(*parts, strict=True)
     return [outcome for part in outcomes for outcome in part], reduce(add, tallies)
-
-
-def _line(example: Example) -> bytes:
-    """Return an example as a line of JSON."""
-    if isinstance(example, NumberedExample):
-        return example.line
-    values = ((name, getattr(example, name)) for name in Example.__struct_fields__)
-    return msgspec.json.encode({name: value for name, value in values if value is not None})

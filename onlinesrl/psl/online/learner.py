@@ -32,6 +32,7 @@ from onlinesrl.core.io.restoring import converted
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally
 from onlinesrl.core.online.averaged_weights import BEYOND_RANGE
 from onlinesrl.core.online.parameter_mixing import State
+from onlinesrl.core.online.reservoir import NO_DUAL, Held, Reservoir, line_of
 from onlinesrl.core.online.temperature import Temperature
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.timing import Slowest
@@ -120,9 +121,11 @@ class PslOnlineLearner:
         inference: PslInference,
         by: tuple[str, int] | None = None,
         background: Background | None = None,
+        seed: int = 0,
     ):
         self.program = program
         self.update = update
+        self.reservoir = None if update.replay is None else Reservoir(update.replay, seed)
         self.slowest = Slowest()
         self.inference = inference
         self.by = by
@@ -235,6 +238,7 @@ class PslOnlineLearner:
         outcomes: list[Outcome] = []
         for item, world in zip(items, checked_items, strict=True):
             served = item.prediction if isinstance(item, Answered) else None
+            updates, self.weights.dual_block = self.weights.updates, NO_DUAL
             try:
                 if isinstance(world, ExampleError):
                     raise world
@@ -243,6 +247,10 @@ class PslOnlineLearner:
                 batch.tally.errors[error.kind] += 1
                 batch.tally.unsolved += error.kind == "unsolved"
                 outcomes.append(Outcome(None, str(error), error.kind == "unsolved"))
+            if self.reservoir is not None and self.weights.updates > updates:
+                assert not isinstance(item, ExampleError)
+                example = item.example if isinstance(item, Answered) else item
+                self._learn_again(example, self.reservoir)
         return outcomes, batch.complete()
 
     def _checked(self, item: Item) -> CheckedExample | ExampleError:
@@ -252,6 +260,23 @@ class PslOnlineLearner:
             return self.packer.world(item.example if isinstance(item, Answered) else item)
         except ExampleError as error:
             return error
+
+    def _learn_again(self, example: Example, reservoir: Reservoir) -> None:
+        """Learn again from examples of the reservoir, then offer it the one that was learned from last."""
+        new, places = Held(line_of(example), self.weights.dual_block), reservoir.drawn()
+        worlds = [self.packer.world(decode(reservoir.held[place].line)) for place in places]
+        grounds = self._ground(worlds, learning=True)
+        for place, checked, ground in zip(places, worlds, grounds, strict=True):
+            held = reservoir.held[place]
+            self.weights.dual_block = held.block
+            with suppress(ExampleError):
+                if isinstance(ground, ExampleError):
+                    raise ground
+                labelled = self._labelled(checked, ground.graph, learning=True)
+                if labelled is not None:
+                    self._learn(ground.graph, labelled, None)
+                    reservoir.put(place, held._replace(block=self.weights.dual_block))
+        reservoir.offer(new)
 
     def _ground(
         self, worlds: Sequence[CheckedExample], learning: bool
@@ -357,8 +382,13 @@ class PslOnlineLearner:
             raise ExampleError(UNSOLVED, "unsolved")
         return solution.certified
 
-    def _learn(self, graph: HingeLossMRF, labelled: _Labelled, predicted: HingeSolution) -> bool:
-        """Infer the rival and make the update; return False, and learn nothing, where it is not certified."""
+    def _learn(
+        self, graph: HingeLossMRF, labelled: _Labelled, predicted: HingeSolution | None
+    ) -> bool:
+        """Infer the rival and make the update; return False, and learn nothing, where it is not certified.
+
+        The search starts from what was ``predicted``; None: the example was learned from before.
+        """
         truth, extra, missed = labelled.truth, *labelled.cost.T
         bonus = extra - truth * (extra + missed) if self.update.loss == "ml" else None
         rival = self._solve(graph, self.weights.current(), bonus, predicted)
@@ -371,7 +401,7 @@ class PslOnlineLearner:
         cost = rho / unweighted if unweighted > 0 else 1.0
         if self.update.label_loss == "f1" and rho > 0:
             rho /= float(np.sum((truth + rival.y)[labelled.labelled]))
-        loss = self.weights.learn(rho, delta, cost)
+        loss = self.weights.learn(rho, delta, cost, again=predicted is None)
         if math.isnan(loss):
             raise ExampleError(BEYOND_RANGE, "overflow")
         return True
@@ -440,11 +470,17 @@ class PslOnlineLearner:
         header: dict[str, Any] = {"language": "psl"}
         header |= {} if self.balance is None else {"labels": self.balance.save()}
         header |= {"unmatched": sorted(self.unmatched)} if self.unmatched else {}
-        return header, self.weights.save()
+        arrays = self.weights.save()
+        if self.reservoir is not None:
+            header["replay"], examples = self.reservoir.save()
+            arrays |= examples
+        return header, arrays
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore what ``save`` returned, bit for bit. Raises Misfit."""
         self.weights.restore(arrays)
+        if self.reservoir is not None:
+            self.reservoir.restore(header.get("replay"), arrays, len(self.weights.base))
         if self.balance is not None:
             self.balance.restore(header.get("labels", {}))
         self.unmatched = {*converted(header.get("unmatched", []), list[str])}

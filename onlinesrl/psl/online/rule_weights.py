@@ -26,8 +26,9 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.restoring import LARGE, MOST, Expected, Misfit, restored
-from onlinesrl.core.kernels.averaging import DUAL, T
+from onlinesrl.core.kernels.averaging import DUAL, LOSS, PRIMAL, T
 from onlinesrl.core.online.averaged_weights import LearnedWeights
+from onlinesrl.core.online.reservoir import NO_DUAL, DualBlock
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.rule_instance import PlacedWeight
 from onlinesrl.psl.lang.ast import LARGEST, PslProgram, PslRule, with_weights
@@ -66,6 +67,8 @@ class RuleWeights(LearnedWeights):
         n = len(self.base)
         self.dual, self.total, self.uses = np.zeros(n), np.zeros(n), np.zeros(n, np.int64)
         self.optimizer_state = {name: np.zeros(n) for name in update.columns}
+        self.dual_block = NO_DUAL
+        """See ``core.online.averaged_weights.AveragedWeights.dual_block``."""
 
     def __len__(self) -> int:
         """Return the number of weighted rules."""
@@ -92,20 +95,25 @@ class RuleWeights(LearnedWeights):
     def _weights(self, scale: float, metric: Floats | float) -> Floats:
         return np.maximum(self.base + scale * self.dual / metric, 0.0)
 
-    def learn(self, rho: float, delta: Floats, cost: float = 1.0) -> float:
+    def learn(self, rho: float, delta: Floats, cost: float = 1.0, again: bool = False) -> float:
         """Make one update; returns the loss g_t(w_t).
 
         ``rho`` is the label loss of the rival, ``delta`` float64[rules] the features of the truth less
-        the rival's, and the loss counts ``cost`` times; see ``core.online.averaged_weights.learn``. NaN: some
-        number would not be finite, and nothing was changed.
+        the rival's, and the loss counts ``cost`` times; ``again``: the example was learned from before; see
+        ``core.online.averaged_weights.learn``. NaN: some number would not be finite, and nothing was changed.
         """
-        update, t = self.update, self.updates + 1
+        update, t, block = self.update, self.updates + (not again), np.zeros(len(self.base))
         weights, rho = self.current(), cost * update.required(rho)
+        if update.has_blocks:
+            block[self.dual_block.weights] = self.dual_block.value
+            rho, delta, cost = rho - self.dual_block.rho, cost * delta - block, 1.0
         loss = max(0.0, rho - cost * float(weights @ delta))
         metric = update.metric(self.optimizer_state, delta)
         shrunk = self._weights(1.0 / t if update.shrinks else update.scale(t), metric)
         margin, norm = rho - cost * float(shrunk @ delta), float(delta / metric @ delta)
-        c, alpha = update.step(t, margin, 0.0, cost * cost * norm) if norm else (0.0, 1.0)
+        c, alpha = (
+            update.step(t, margin, 0.0, cost * cost * norm) if norm else (0.0, float(margin > 0))
+        )
         c *= cost
         dual = self.dual + c * delta
         if not update.dual:
@@ -114,13 +122,21 @@ class RuleWeights(LearnedWeights):
         if update.shrinks:
             primal += 0.5 * update.strength * float(np.sum((weights - self.base) ** 2))
         scalar = self.scalar + np.array([1.0, 0.0, 0.0, alpha * rho, primal, loss])
+        if again:
+            kept = [T, PRIMAL, LOSS]
+            scalar[kept] = self.scalar[kept]
         if not (np.all(np.abs(dual) <= LARGEST) and np.all(np.abs(scalar) <= LARGEST)):
             return float("nan")
         self.uses += (delta != 0.0) & (c != 0.0)
         self.dual, self.scalar = dual, scalar
         if c:
             update.accumulate(self.optimizer_state, delta)
-        self.total = self.total + self.current()
+        self.total = self.total + self.current() - (weights if again else 0.0)
+        if update.has_blocks:
+            block += alpha * delta
+            places = np.flatnonzero(block)
+            total = self.dual_block.rho + alpha * rho
+            self.dual_block = DualBlock(places, block[places], total)
         return loss
 
     def dual_value(self) -> float:

@@ -35,22 +35,37 @@ def probabilities(task: Task, update: dict[str, Any]) -> tuple[np.ndarray, np.nd
     for fold in task.folds:
         learner = srl.OnlineLearner(task.model, task.query, update=update)
         learner.learn_many(fold.training)
-        for prediction in learner.predict_many(fold.test, marginals=True):
-            rows = (prediction.example.whole().truth or {}).get(task.query, [])
-            true = {tuple(map(str, row)) for row in rows if isinstance(row, list)}
-            for atom, p in (prediction.values or {})[task.query].items():
-                probability.append(p)
-                truth.append(tuple(map(str, atom)) in true)
+        part = truths(task, learner, fold.test)
+        probability.append(part[0])
+        truth.append(part[1])
+    return np.concatenate(probability), np.concatenate(truth)
+
+
+def truths(
+    task: Task, learner: srl.OnlineLearner, test: list[Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return probability and truth of each open atom of the examples of a test."""
+    probability, truth = [], []
+    for prediction in learner.predict_many(test, marginals=True):
+        rows = (prediction.example.whole().truth or {}).get(task.query, [])
+        true = {tuple(map(str, row)) for row in rows if isinstance(row, list)}
+        for atom, p in (prediction.values or {})[task.query].items():
+            probability.append(p)
+            truth.append(tuple(map(str, atom)) in true)
     return np.array(probability), np.array(truth, np.float64)
+
+
+def log_loss(p: np.ndarray, truth: np.ndarray) -> float:
+    """Return the mean of -log of the probability of what is true."""
+    q = np.clip(p, 1e-6, 1 - 1e-6)
+    return float(-np.mean(truth * np.log(q) + (1 - truth) * np.log1p(-q)))
 
 
 def figures(p: np.ndarray, truth: np.ndarray) -> tuple[float, float, float]:
     """Return log-loss, Brier score and expected calibration error in bins of equal width."""
-    q = np.clip(p, 1e-6, 1 - 1e-6)
-    loss = -np.mean(truth * np.log(q) + (1 - truth) * np.log1p(-q))
     number = np.minimum((p * BINS).astype(int), BINS - 1)
     gaps = [abs(np.sum((p - truth)[number == n])) for n in range(BINS)]
-    return float(loss), float(np.mean((p - truth) ** 2)), sum(gaps) / len(p)
+    return log_loss(p, truth), float(np.mean((p - truth) ** 2)), sum(gaps) / len(p)
 
 
 def main() -> None:

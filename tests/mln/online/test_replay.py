@@ -216,29 +216,21 @@ def saved(learner: MlnOnlineLearner) -> list[bytes]:
 
 
 @pytest.mark.parametrize("update", ["adagrad", "cda2", "log-likelihood"])
-def test_micro_batches_bad_ones_late_labels_and_checkpoints_give_the_same_bits(update: str) -> None:
-    seen, expected = examples(30), replaying(update)
+def test_bad_examples_and_late_labels_change_no_bit(update: str) -> None:
+    """Batches and checkpoints: see ``core/test_learner_contract.py``."""
+    seen, expected, learner, late = examples(30), *(replaying(update) for _ in range(3))
     learn(expected, seen, batch=30)
     bad = Example(id="bad", evidence={}, truth={"InField": [[9, "a"]]})
-    for batch in (1, 7):
-        learner = replaying(update)
-        for first in range(0, len(seen), batch):
-            part = seen[first : first + batch]
-            outcomes, tally = learner.step([ExampleError("no example"), *part, bad])
-            assert [o.error is None for o in outcomes] == [False, *[True] * len(part), False]
-            assert (tally.predicted, tally.labelled) == (len(part), len(part))
-            other = replaying(update)
-            other.restore(*learner.save())
-            learner = other
-        assert saved(learner) == saved(expected)
-    late = replaying(update)
+    mixed = [ExampleError("no example"), *seen[:9], bad, *seen[9:]]
+    outcomes, tally = learner.step(mixed)
+    assert [outcomes.index(each) for each in outcomes if each.error is not None] == [0, 10]
+    assert (tally.predicted, tally.labelled) == (len(seen), len(seen))
+    assert saved(learner) == saved(expected)
     for each in seen:
-        unlabelled = Example(id=each.id, evidence=each.evidence)
-        ((outcome,), _) = late.step([unlabelled])
+        ((outcome,), _) = late.step([Example(id=each.id, evidence=each.evidence)])
         assert outcome.prediction is not None
         late.step([Answered(each, outcome.prediction)])
     assert saved(late) == saved(expected)
-    assert late.seen == 2 * len(seen)
 
 
 def test_labels_scores_and_the_temperature_count_an_example_once() -> None:

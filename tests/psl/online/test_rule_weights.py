@@ -1,6 +1,7 @@
 """Weights that are never below 0: the updates and their certificates are the textbook's."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from onlinesrl.core.online.reservoir import NO_DUAL, DualBlock, ReplaySection
 from onlinesrl.core.online.update_rules import UPDATES, Cda2
 from onlinesrl.psl.lang import reader
 from onlinesrl.psl.online.rule_weights import RuleWeights
@@ -78,10 +80,10 @@ def projected(seen: list[Round], rule: str, sigma: float, eta: float, base: Vect
     return steps
 
 
-def rule_weights(rule: str, base: Vector, sigma: float = 0.1) -> RuleWeights:
+def rule_weights(rule: str, base: Vector, sigma: float = 0.1, **keys: Any) -> RuleWeights:
     lines = [f"{weight}: {text}\n" for weight, text in zip(base, RULE_TEXTS, strict=True)]
     return RuleWeights(
-        reader.parse("".join([*lines, "P(X) + Q(X) <= 1 ."])), update_of(rule, sigma=sigma)
+        reader.parse("".join([*lines, "P(X) + Q(X) <= 1 ."])), update_of(rule, sigma=sigma, **keys)
     )
 
 
@@ -159,3 +161,37 @@ def test_weights_are_found_again_by_their_rules() -> None:
     twice = RuleWeights(reader.parse("1: !Q(X)\n1: !Q(X)\n"), Cda2())
     assert twice.start(reader.parse("2: !Q(X)\n3: !Q(X)\n")) == []
     np.testing.assert_array_equal(twice.base, [2.0, 3.0])
+
+
+@pytest.mark.parametrize("rule", ["cda1", "cda2", "pa1", "adagrad"])
+@given(rounds, st.lists(st.integers(0, 2), min_size=12, max_size=12), sigmas, bases, bases)
+def test_an_examples_part_of_the_dual_is_moved(
+    rule: str, seen: list[Round], names: list[int], sigma: float, base: Vector, other: Vector
+) -> None:
+    """The dual never falls then, and is below the loss of any weights; the mean has each example once."""
+    weights = rule_weights(rule, base, sigma, replay=ReplaySection())
+    blocks: dict[int, DualBlock] = {}
+    cuts: list[tuple[int, float, Vector]] = []
+    after: list[Vector] = []
+    for each, name in zip(asked(rule, seen), names, strict=False):
+        cuts.append((name, each.rho, each.delta))
+        again, before = name in blocks, weights.certificate()["dual"]
+        weights.dual_block = blocks.get(name, NO_DUAL)
+        rho = each.rho**2 if rule == "pa1" else each.rho
+        assert not np.isnan(weights.learn(rho, with_hard(each.delta), again=again))
+        blocks[name] = weights.dual_block
+        after[len(after) - again :] = [weights.current()[:3]]
+        assert weights.updates == len(blocks) == len(after)
+        np.testing.assert_allclose(weights.averaged()[:3], np.mean(after, axis=0), atol=1e-9)
+        dual = weights.certificate()["dual"]
+        assert dual is not None
+        assert not again or before is None or dual >= before - 1e-9 * max(1.0, abs(before))
+        metric = np.broadcast_to(weights.update.metric(weights.optimizer_state), 4)[:3]
+        strength = sigma * (len(blocks) if rule == "cda2" else 1)
+        for w in (weights.current()[:3], base, other):
+            losses = (
+                max([0.0, *(r - float(w @ delta) for n, r, delta in cuts if n == name)])
+                for name in blocks
+            )
+            least = sum(losses) + strength / 2 * float(metric @ (w - base) ** 2)
+            assert dual <= least + 1e-9 * max(1.0, abs(least))
