@@ -270,13 +270,14 @@ class Explainable(Protocol):
     """Explains its predictions."""
 
     def explain(
-        self, example: Example, atom: Atom, query: CounterfactualQuery = DEFAULTS
+        self, example: Example, atom: Atom | None = None, query: CounterfactualQuery = DEFAULTS
     ) -> Explanation:
         """Explain an atom of the prediction of an example, whose truth is not looked at.
 
-        The weights are the averaged ones, as for predictions; nothing that learning depends on changes.
-        ``query`` says what evidence may change to flip it. Raises ExampleError for a bad example,
-        ExplanationError for an atom that is not predicted.
+        Without an ``atom`` it is the one that is most easily predicted otherwise. The weights are the
+        averaged ones, as for predictions; nothing that learning depends on changes. ``query`` says what
+        evidence may change to flip it. Raises ExampleError for a bad example, ExplanationError for an atom
+        that is not predicted, and where there is none.
         """
 
     def least_certain(self, example: Example, most: int) -> list[Atom]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.example import Atom, Constant, Example
 from onlinesrl.core.explain.counterfactual import CounterfactualQuery
-from onlinesrl.core.explain.explanation import Explanation, ExplanationError, read_atom
+from onlinesrl.core.explain.explanation import Explanation, read_atom
 from onlinesrl.library.inputs import Given, constant, example
 from onlinesrl.library.learner import OnlineLearner
 from onlinesrl.library.prediction import Prediction
@@ -38,13 +38,10 @@ def explain(
     """
     sample = x.example if isinstance(x, Prediction) else example(x, None, query)
     predictor = learner.learned
-    chosen = [atom_of(atom)] if atom is not None else predictor.least_certain(sample, 1)
-    if not chosen:
-        raise ExplanationError(f"example {sample.id} has no open atom")
     question = CounterfactualQuery(
         None if change is None else [atom_of(item) for item in change], tries
     )
-    return predictor.explain(sample, chosen[0], question)
+    return predictor.explain(sample, None if atom is None else atom_of(atom), question)
 
 
 def atom_of(atom: AnyAtom) -> Atom:

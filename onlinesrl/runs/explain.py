@@ -56,7 +56,7 @@ class Question(NamedTuple):
         query = CounterfactualQuery(candidates, self.tries)
         predicted = None if recorded is None else recorded.predicted
         for atom in self.atoms or learner.least_certain(example, CHOSEN):
-            yield compared(learner.explain(example, atom, query), atom, predicted)
+            yield compared(learner.explain(example, atom, query), predicted)
 
 
 def explanations(

@@ -214,13 +214,12 @@ def _why(learner: Explainable, example: Example, outcome: Outcome) -> Explanatio
     wrong = [a for a in predicted_atoms if a not in true_atoms and a not in unlabelled]
     wrong += [atom for atom in true_atoms if atom not in predicted_atoms]
     try:
-        atoms = wrong or learner.least_certain(example, 1)
-        if not atoms:
-            return None
-        explanation = learner.explain(example, atoms[0], CounterfactualQuery(tries=0))
+        explanation = learner.explain(
+            example, next(iter(wrong), None), CounterfactualQuery(tries=0)
+        )
     except OnlinesrlError:
         return None
-    return compared(explanation, atoms[0], predicted)
+    return compared(explanation, predicted)
 
 
 def _true(atoms: Rows) -> dict[Atom, None]:

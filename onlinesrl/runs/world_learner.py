@@ -33,7 +33,7 @@ from onlinesrl.core.example import (
     show_ground_atom,
 )
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
-from onlinesrl.core.explain.explanation import Explanation
+from onlinesrl.core.explain.explanation import Explanation, first_of
 from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.learner import Item, Learner, Outcome, Prediction, Tally
 from onlinesrl.core.online.parameter_mixing import State
@@ -339,9 +339,11 @@ class WorldLearner:
                 yield atom, value
 
     def explain(
-        self, example: Example, atom: Atom, query: CounterfactualQuery = DEFAULTS
+        self, example: Example, atom: Atom | None = None, query: CounterfactualQuery = DEFAULTS
     ) -> Explanation:
         """Return why an atom has its value."""
+        if atom is None:
+            atom = first_of(self.least_certain(example, 1), example)
         explanation: Explanation = self._world.ground.explain(atom)
         return explanation
 

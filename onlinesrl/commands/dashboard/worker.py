@@ -95,12 +95,10 @@ def explain(folder: str, pair: Any, atom: str | None) -> dict[str, Any]:
     """Explain an atom of an example, or its least certain one, by the newest checkpoint of a run."""
     example, outcome = msgspec.convert(pair, tuple[Example, Outcome])
     learner = OnlineLearner.load(folder).learned
-    atoms = learner.least_certain(example, 1) if atom is None else [read_atom(atom)]
-    if not atoms:
-        return {"error": f"example {example.id} has no open atom"}
-    explanation = learner.explain(example, atoms[0], CounterfactualQuery(tries=TRIES))
+    chosen = None if atom is None else read_atom(atom)
+    explanation = learner.explain(example, chosen, CounterfactualQuery(tries=TRIES))
     predicted = outcome.prediction.predicted if outcome.prediction else None
-    return {"lines": [*compared(explanation, atoms[0], predicted).lines()]}
+    return {"lines": [*compared(explanation, predicted).lines()]}
 
 
 TASKS: dict[str, Callable[..., dict[str, Any]]] = {"look": look, "explain": explain}

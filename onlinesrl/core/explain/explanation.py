@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 from onlinesrl.core.errors import OnlinesrlError
-from onlinesrl.core.example import Atom, Rows, ValuedAtom, arguments, show_ground_atom
+from onlinesrl.core.example import Atom, Example, Rows, ValuedAtom, arguments, show_ground_atom
 
 SHOWN = 8
 """The number of reasons on each side, and of changed atoms, in texts for people."""
@@ -324,12 +324,21 @@ def ordered(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
     return tuple(sorted(reasons, key=lambda reason: (-abs(reason.effect), reason.rule)))
 
 
-def compared(explanation: Explanation, atom: Atom, recorded: Rows | None) -> Explanation:
+def first_of(atoms: Sequence[Atom], example: Example) -> Atom:
+    """Return the first atom. Raises ExplanationError where an example has none."""
+    if not atoms:
+        raise ExplanationError(f"example {example.id} has no open atom")
+    return atoms[0]
+
+
+def compared(explanation: Explanation, recorded: Rows | None) -> Explanation:
     """Add a note if the run itself predicted another value; ``recorded`` None: that is not known."""
     if recorded is None or explanation.given:
         return explanation
-    rows = {tuple(map(str, arguments(row))): row for row in recorded.get(atom[0], ())}
-    row = rows.get(atom[1])
+    texts = (
+        (shown((name, (*map(str, arguments(x)),))), x) for name in recorded for x in recorded[name]
+    )
+    row = dict(texts).get(explanation.atom)
     was = row.value if isinstance(row, ValuedAtom) else float(row is not None)
     soft = explanation.soft
     if show_value(was, soft) == show_value(explanation.value, soft):

@@ -15,6 +15,7 @@ from onlinesrl.core.explain.explanation import (
     ExplanationError,
     Other,
     Reason,
+    first_of,
     ordered,
     shown,
 )
@@ -28,10 +29,12 @@ from onlinesrl.mln.lang.weight_file import rule_text
 
 
 def explain(
-    predictor: Predictor, example: Example, atom: Atom, query: CounterfactualQuery
+    predictor: Predictor, example: Example, atom: Atom | None, query: CounterfactualQuery
 ) -> Explanation:
     """See ``Learner.explain``."""
     world = PredictedWorld.of(predictor, example)
+    if atom is None:
+        atom = first_of(_by_certainty(world), example)
     a = _number(world, atom)
     named = words_of(predictor.grounder.layout, example.evidence)
     fields: dict[str, Any] = {
@@ -97,7 +100,10 @@ def least_certain(predictor: Predictor, example: Example, most: int) -> list[Ato
 
     A group is represented by its true atom, or by the atom of the highest score if none is true.
     """
-    world = PredictedWorld.of(predictor, example)
+    return _by_certainty(PredictedWorld.of(predictor, example))[:most]
+
+
+def _by_certainty(world: PredictedWorld) -> list[Atom]:
     cost, net = -_turn_gains(world), world.net
     by_cost = []
     for v in range(int(net.size[n.VARIABLES])):
@@ -109,7 +115,7 @@ def least_certain(predictor: Predictor, example: Example, most: int) -> list[Ato
         if members and alternatives:
             a = true[0] if true else min(false, key=cost.__getitem__)
             by_cost.append((min(alternatives) + (cost[a] if true else 0.0), a))
-    return [world.names[a] for _, a in sorted(by_cost)[:most]]
+    return [world.names[a] for _, a in sorted(by_cost)]
 
 
 def _turn_gains(world: PredictedWorld) -> Floats:

@@ -168,7 +168,7 @@ class MlnOnlineLearner:
             self.seen = seen
 
     def explain(
-        self, example: Example, atom: Atom, query: CounterfactualQuery = DEFAULTS
+        self, example: Example, atom: Atom | None = None, query: CounterfactualQuery = DEFAULTS
     ) -> Explanation:
         """See ``Learner.explain``."""
         explanation = explain(self._predictor(), example, atom, query)

@@ -29,6 +29,7 @@ from onlinesrl.core.explain.explanation import (
     ExplanationError,
     Flip,
     Reason,
+    first_of,
     ordered,
     shown,
 )
@@ -73,11 +74,13 @@ class Predictor(Protocol):
 
 
 def explain(
-    learner: Predictor, example: Example, atom: Atom, query: CounterfactualQuery
+    learner: Predictor, example: Example, atom: Atom | None, query: CounterfactualQuery
 ) -> Explanation:
     """See ``Learner.explain``."""
     example = msgspec.structs.replace(example, truth=None)
     checked, model, solution = learner.solved(example)
+    if atom is None:
+        atom = first_of(_by_certainty(checked, solution), example)
     name, (predicate, constants) = str(example.id), atom
     if predicate not in learner.packer.query:
         raise ExplanationError(
@@ -118,8 +121,12 @@ def balance(
 def least_certain(learner: Predictor, example: Example, most: int) -> list[Atom]:
     """See ``Learner.least_certain``."""
     checked, _, solution = learner.solved(msgspec.structs.replace(example, truth=None))
-    order = np.argsort(np.abs(solution.y - 0.5), kind="stable")[:most]
+    return _by_certainty(checked, solution)[:most]
+
+
+def _by_certainty(checked: CheckedExample, solution: HingeSolution) -> list[Atom]:
     atoms = _targets(checked)
+    order = np.argsort(np.abs(solution.y - 0.5), kind="stable")
     return [atoms[target] for target in order.tolist()]
 
 

@@ -173,7 +173,7 @@ class PslOnlineLearner:
         return {}
 
     def explain(
-        self, example: Example, atom: Atom, query: CounterfactualQuery = DEFAULTS
+        self, example: Example, atom: Atom | None = None, query: CounterfactualQuery = DEFAULTS
     ) -> Explanation:
         """See ``Learner.explain``."""
         return explain(self, example, atom, query)
