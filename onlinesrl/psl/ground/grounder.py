@@ -62,11 +62,6 @@ class Grounder:
     advice: str | None = None
     skip: bool = False
 
-    @property
-    def key(self) -> str:
-        """What ground rules depend on beside the data and the weights, in words."""
-        return repr((self.program, sorted(self.functions), self.skip))
-
     @cached_property
     def _compiled(self) -> list[CompiledPlan]:
         """The plans for many worlds, made without knowing the sizes of relations."""
