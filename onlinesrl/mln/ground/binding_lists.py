@@ -124,7 +124,7 @@ class ClauseJoins:
             return Row(factor, *written) if written and written[0] else None
 
         def rows(given: Collection[Constants]) -> dict[Key, Row | None]:
-            starts = [constants + names for names in given]
+            starts = [constants + names for names in given] if constants else [*given]
             factors: list[float] = [sign] * len(starts)
             if values:
                 numbers = ([of.get(cells(x)) or 0.0 for of, cells in values] for x in starts)
@@ -135,7 +135,7 @@ class ClauseJoins:
             else:
                 columns = [[(name, cells(x)) for x in starts] for name, cells in atoms]
                 table = zip(factors, repeat(bits), zip(*columns, strict=True))
-                made = [*map(Row._make, table)]
+                made = [*map(partial(tuple.__new__, Row), table)]  # as Row._make does
                 for i, j in alike:  # an atom that comes twice makes one literal, or none
                     for n, (x, y) in enumerate(zip(columns[i], columns[j], strict=True)):
                         if x == y:

@@ -191,7 +191,11 @@ class IncrementalGrounder:
 
     def weights_of(self, rows: Mapping[Key, Row | None]) -> list[float | None]:
         """Return the weights of ground clauses; None for hard ones, 0 for those that are none."""
-        return [0.0 if row is None else self.weight(key, row) for key, row in rows.items()]
+        clauses, weights = self._clauses, self.weights
+        return [
+            0.0 if row is None else clauses[key[0]].weight(weights[key[0]], key, row)
+            for key, row in rows.items()
+        ]
 
     def template(self, key: Key) -> Constants:
         """Return the constants of the template of a ground clause's weight."""

@@ -236,7 +236,7 @@ class EliminationForest(Generic[Key]):
         for v in gone.tolist():
             del self._variables[v]
         self._free_variables += gone.tolist()
-        ended = [self._factors.pop(key) for key, literals, *_ in given if literals is None]
+        ended = [self._factors.pop(x[0]) for x in given if x[1] is None]
         for number in ended:
             del self._keys[number]
         self._free_factors += ended
@@ -262,7 +262,10 @@ class EliminationForest(Generic[Key]):
     def _exchange(
         self, values: Mapping[GroundAtom, float | None], variables: Mapping[GroundAtom, Variable]
     ) -> tuple[Ints32, Ints32, Ints32]:
-        """Return the numbers of atoms that move, and those of variables that go and come."""
+        """Return the numbers of atoms that move, and those of variables that go and come.
+
+        New atoms are left out: their clauses are new, too.
+        """
         others = {
             name: variable
             for name, variable in variables.items()
@@ -274,18 +277,19 @@ class EliminationForest(Generic[Key]):
         new = _numbers(len(others), self._variables, self._free_variables)
         self._number |= zip(others, new, strict=True)
         self._variables |= zip(new, others.values(), strict=True)
+        known = [atom for atom in values if atom in self._atom]
         fresh = [a for a, value in values.items() if value is not None and a not in self._atom]
         fresh_numbers = _numbers(len(fresh), self._atom, self._free_atoms)
         self._atom |= zip(fresh, fresh_numbers, strict=True)
-        present = [atom for atom in values if atom in self._atom]
         frame = self._with_room(
             variable=len(self._variables) + len(self._free_variables),
             atom=len(self._atom) + len(self._free_atoms),
         )
         frame.mention[fresh_numbers] = frame.place[fresh_numbers] = -1
-        numbers = self._numbers_of(present)
+        numbers = self._numbers_of(known)
         before = [array[numbers] for array in (frame.fixed, frame.place, frame.holding)]
-        frame.fixed[numbers] = [values[atom] == 1.0 for atom in present]
+        frame.fixed[numbers] = [values[atom] == 1.0 for atom in known]
+        frame.fixed[fresh_numbers] = [values[atom] == 1.0 for atom in fresh]
         frame.place[self._numbers_of(closed)] = -1
         if new:
             self._open(_ints(new), others)
@@ -320,19 +324,20 @@ class EliminationForest(Generic[Key]):
 
         They are given by their keys, literals, weights and numbers, where they have one.
         """
-        frame, old = self._frame, [number for *_, number in given if number is not None]
+        keys, clauses, given_weights, known = zip(*given, strict=True)
+        frame, old = self._frame, [number for number in known if number is not None]
         if old:
             kernel.withdraw(frame, _ints(old))
             self._untrue(_ints(old))
-        fresh = [key for key, *_, number in given if number is None]
+        fresh = [key for key, number in zip(keys, known, strict=True) if number is None]
         new = _numbers(len(fresh), self._keys, self._free_factors)
         self._factors |= zip(fresh, new, strict=True)
         self._keys |= zip(new, fresh, strict=True)
         again = iter(new)
-        numbers = _ints(next(again) if number is None else number for *_, number in given)
-        bits = [b"" if literals is None else literals.bits for _, literals, *_ in given]
-        atoms = [() if literals is None else literals.atoms for _, literals, *_ in given]
-        weights = np.array([np.inf if weight is None else weight for *_, weight, _ in given])
+        numbers = _ints(next(again) if number is None else number for number in known)
+        bits = [b"" if literals is None else literals.bits for literals in clauses]
+        atoms = [() if literals is None else literals.atoms for literals in clauses]
+        weights = np.array([np.inf if weight is None else weight for weight in given_weights])
         weighed = numbers[(frame.weight[numbers] != weights) & (frame.length[numbers] > 0)]
         frame.weight[numbers] = weights
         frame.size_of[numbers] = lengths = _ints(map(len, bits))

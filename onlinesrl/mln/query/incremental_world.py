@@ -396,7 +396,8 @@ class MlnWorld:
             values |= zip(component.atoms, component.values, strict=True)
         changed = {atom: (self._values.pop(atom, None), values.get(atom)) for atom in affected}
         self._values |= values
-        return {atom: changed[atom] for atom in sorted(changed) if len({*changed[atom]}) > 1}
+        moved = sorted([atom for atom, (before, after) in changed.items() if before != after])
+        return {atom: changed[atom] for atom in moved}
 
     def _touched(self) -> list[Row]:
         """Return the ground clauses that the last exchange has touched."""
