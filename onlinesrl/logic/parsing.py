@@ -59,10 +59,11 @@ class Word(str):
     kind: str
     position: Position
 
-    def __new__(cls, text: str, kind: str, position: Position) -> Self:
-        """Return a word of some kind at a position."""
-        word = super().__new__(cls, text)
-        word.kind, word.position = kind, position
+    def __new__(cls, token: Token) -> Self:
+        """Return the word of a token."""
+        word = str.__new__(cls, token)
+        word.kind = token.type
+        word.position = Position(token.line or 1, token.column or 1)
         return word
 
 
@@ -129,9 +130,12 @@ def _statements(
     tree: Tree[Token], code: str, source: Source, grammar: Grammar
 ) -> Iterator[Node | Word]:
     """Yield the statements of a text as plain values. Raises the source's error at one beyond the bounds."""
-    for statement in tree.children:
+    statements = tree.children[::-1]
+    tree.children.clear()  # each tree is freed once it is plain
+    while statements:
+        statement = statements.pop()
         if isinstance(statement, str):
-            yield _word(statement)
+            yield Word(statement)
             continue
         root, names = _node(statement, code), 0
         waiting = [(statement, root, 0)]
@@ -146,7 +150,7 @@ def _statements(
             inner = []
             for child in outer.children:
                 if isinstance(child, str):
-                    node.parts.append(_word(child))
+                    node.parts.append(Word(child))
                 else:
                     part = _node(child, code)
                     node.parts.append(part)
@@ -157,10 +161,6 @@ def _statements(
             message = f"this has {names} names and constants, and a formula at most {MAX_NAMES}"
             raise source.error(message, root.position, "write it in several rules")
         yield root
-
-
-def _word(token: Token) -> Word:
-    return Word(token, token.type, Position(token.line or 1, token.column or 1))
 
 
 def _node(tree: Tree[Token], code: str) -> Node:
