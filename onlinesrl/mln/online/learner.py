@@ -368,14 +368,14 @@ class MlnOnlineLearner:
             part.restore(header.get(name, {}))
 
     def gain(self, start: State) -> merging.Gain:
-        """See ``Learner.gain``."""
+        """See ``Mergeable.gain``."""
         parts = self.worlds.counted.items()
         counted = {name: part.since(start[0].get(name, {})) for name, part in parts}
         gained = merging.gain(self.weights, self.packer, self.seen, start)
         return dataclasses.replace(gained, counted=counted)
 
     def merge(self, gains: Sequence[merging.Gain], by_dual: bool) -> float:
-        """See ``Learner.merge``."""
+        """See ``Mergeable.merge``."""
         self.seen += sum(gain.seen for gain in gains)
         for name, part in self.worlds.counted.items():
             part.merge([gain.counted[name] for gain in gains])

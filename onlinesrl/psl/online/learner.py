@@ -486,14 +486,14 @@ class PslOnlineLearner:
         self.unmatched = {*converted(header.get("unmatched", []), list[str])}
 
     def gain(self, start: State) -> merging.Gain:
-        """See ``Learner.gain``."""
+        """See ``Mergeable.gain``."""
         gained = {**merging.gain(self.weights, start[1]), "unmatched": sorted(self.unmatched)}
         if self.balance is not None:
             gained["labels"] = self.balance.since(start[0].get("labels", {}))
         return gained
 
     def merge(self, gains: Sequence[merging.Gain], by_dual: bool) -> float:
-        """See ``Learner.merge``."""
+        """See ``Mergeable.merge``."""
         self.unmatched = self.unmatched.intersection(*(gain["unmatched"] for gain in gains))
         if self.balance is not None:
             self.balance.merge([gain["labels"] for gain in gains])
