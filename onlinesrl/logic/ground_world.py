@@ -90,7 +90,7 @@ class GroundWorld(Protocol):
         ...
 
     def set_weights(self, weights: Iterable[PlacedWeight]) -> dict[GroundAtom, Change]:
-        """Give the rules weights. Raises Unsolved; then nothing has changed."""
+        """Give the rules weights. Raises DataError, Unsolved; then nothing has changed."""
         ...
 
     def set_model(

@@ -206,7 +206,7 @@ class KeyedWorld:
                 expected = suppress(OnlinesrlError) if record.refused else nullcontext()
                 with expected, self.record():
                     self._again(record)
-        except (DataError, ModelError, Infeasible, Unsolved) as error:
+        except (DataError, ModelError, Infeasible, Unsolved, ValueError) as error:
             raise Misfit(str(error)) from None
         self.changed, self.touched = saved["changed"], saved["touched"]
         self.not_learned = saved.get("not_learned", 0)

@@ -23,7 +23,7 @@ from onlinesrl.psl.ground.grounder import rule_error
 from onlinesrl.psl.ground.hinge_loss_mrf import united
 from onlinesrl.psl.ground.incremental_grounder import IncrementalGrounder, Step
 from onlinesrl.psl.inference.incremental_admm import Certificate, IncrementalAdmm
-from onlinesrl.psl.lang.ast import PslProgram, PslRule
+from onlinesrl.psl.lang.ast import LARGEST, PslProgram, PslRule
 from onlinesrl.psl.lang.model import Functions
 from onlinesrl.psl.lang.text import show_program
 
@@ -248,8 +248,13 @@ class PslWorld:
         return weights
 
     def set_weights(self, weights: Iterable[PlacedWeight]) -> dict[GroundAtom, Change]:
-        """Give the rules weights; return the targets whose value changed."""
+        """Give the rules weights; return the targets whose value changed.
+
+        Raises DataError for a weight that is too large; then nothing has changed.
+        """
         present = {n: weight for n, _, weight in weights}
+        if wrong := [weight for weight in present.values() if abs(weight) > LARGEST]:
+            raise DataError(f"the weight of a rule is {wrong[0]:g}; expected at most {LARGEST:g}")
         rules = (
             rule if rule.weight is None else replace(rule, weight=present.get(n, rule.weight))
             for n, rule in enumerate(self._program.rules)
