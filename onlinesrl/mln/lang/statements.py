@@ -457,7 +457,7 @@ class _Statements:
         for signs in product((True, False), repeat=len(stars)):
             sentence = converter.sentence(formula, signs)
             as_written = not stars and not sentence.definite and self._dialect is ALCHEMY
-            text = _written(node) if as_written else show(sentence.formula)
+            text = _written(node, parts) if as_written else show(sentence.formula)
             yield replace(
                 sentence,
                 weight=self._weight(weight) if weight is not None else None,
@@ -487,11 +487,10 @@ class _Statements:
         return replace(sentence, hard=True, cardinality=cardinality)
 
 
-def _written(node: Node) -> str:
+def _written(node: Node, marks: Mapping[str, Node | Word]) -> str:
     """Return the text of a sentence as written, without weight and period, on one line."""
-    marks = {word.kind: str(word) for word in node.words}
-    code = node.code[node.span].removeprefix(marks.get("WEIGHT", ""))
-    lines = code.removesuffix(marks.get("PERIOD", "")).split("\n")
+    code = node.code[node.span].removeprefix(str(marks.get("WEIGHT", "")))
+    lines = code.removesuffix(str(marks.get("PERIOD", ""))).split("\n")
     return " ".join(filter(None, map(str.strip, lines)))
 
 
