@@ -86,9 +86,9 @@ class OnlineLearner:
 
     ``query`` names the predicates to predict. ``update`` is the name of the online update (``cda1``,
     ``cda2``, ``pa1``, ``simple``, ``mira``, ``subgradient``, ``perceptron``, ``adagrad``,
-    ``log-likelihood``; ``cd``, which samples), or a mapping of the keys of the section ``learner`` of a
-    run's configuration; ``loss``, ``sigma`` and ``calibrated`` are three of them. ``inference`` is the name
-    of the engine, or the keys of that section.
+    ``log-likelihood``, ``second-order``; ``cd``, which samples), or a mapping of the keys of the section
+    ``learner`` of a run's configuration; ``loss``, ``sigma`` and ``calibrated`` are three of them.
+    ``inference`` is the name of the engine, or the keys of that section.
     ``metrics`` are metrics of one's own by name (`onlinesrl guide modules`).
     ``background`` has facts that all examples share. ``by`` is an argument (``Predicate.N`` or its type)
     for each of whose values scores are kept. So many predicted examples as ``pending`` says wait for their

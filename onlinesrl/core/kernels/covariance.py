@@ -86,19 +86,22 @@ def _least_used(c: Covariance) -> int:
 
 
 @kernel
-def use(c: Covariance, i: int, x: float, prior: float) -> None:
-    """Note that an example has the feature x of weight i; the first one that is not 0 sets its variance.
+def widen(c: Covariance, i: int, x: float, prior: float) -> None:
+    """Note a feature x of weight i; the first one that is not 0 sets its variance.
 
-    Of an example with several states x is a change of the feature by an atom's truth.
+    Of an example with several states x is the change of the feature by an atom's truth.
     """
-    if x == 0.0:
-        return
     size = max(abs(x), SMALLEST)
-    c.uses[i] += 1
-    if size > c.scale[i]:
+    if x != 0.0 and size > c.scale[i]:
         if c.scale[i] == 0.0:
             c.variance[i] = prior / size / size
         c.scale[i] = size
+
+
+@kernel
+def count(c: Covariance, i: int) -> None:
+    """Count an example that uses weight i, which may give it a slot."""
+    c.uses[i] += 1
     if c.slot[i] > 0:
         return
     s = c.size[SLOTS]
@@ -110,6 +113,14 @@ def use(c: Covariance, i: int, x: float, prior: float) -> None:
         s = _least_used(c)
         if c.uses[i] > MORE * c.size[LEAST]:
             _give_slot(c, i, s)
+
+
+@kernel
+def use(c: Covariance, i: int, x: float, prior: float) -> None:
+    """Note that an example has the feature x of weight i; see ``widen`` and ``count``."""
+    if x != 0.0:
+        widen(c, i, x, prior)
+        count(c, i)
 
 
 @kernel

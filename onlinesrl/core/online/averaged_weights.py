@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats
+from onlinesrl.core.arrays import Floats, Ints, enlarged
 from onlinesrl.core.jit.address import pair_at
-from onlinesrl.core.jit.decorators import kernel, ready
+from onlinesrl.core.jit.decorators import kernel, kernel_of, ready
 from onlinesrl.core.kernels.averaging import (
     DUAL,
     HUGE,
@@ -24,16 +24,19 @@ from onlinesrl.core.kernels.averaging import (
     measure,
     move,
 )
+from onlinesrl.core.kernels.covariance import LEAST, SLOTS, Covariance
 from onlinesrl.core.kernels.dual_block import Block, move_block, subtract
 from onlinesrl.core.online.reservoir import NO_DUAL, DualBlock
 from onlinesrl.core.online.update_rules.adagrad import measure_by_rates, move_by_rates
 from onlinesrl.core.online.update_rules.rule import (
+    NO_COVARIANCE,
     OptimizerState,
     Update,
     UpdateParams,
     required,
     scale,
 )
+from onlinesrl.core.online.update_rules.second_order import move_across
 
 BEYOND_RANGE = "its update overflows: learner.sigma is too small, or the weights are too large"
 """Why an example cannot be learned from."""
@@ -104,6 +107,22 @@ def learn(
     return loss
 
 
+@kernel_of("covers", False)
+def move_along(
+    weights: Averaged, params: UpdateParams, scalar: Floats, n: int, t: float, loss: float
+) -> bool:
+    """Move the weights by t S g, after ``covariance.multiply`` by the gap g of ``n`` weights.
+
+    False: some number would not be finite, and nothing has changed.
+    """
+    primal = scalar[PRIMAL] + loss
+    if not (abs(primal) <= HUGE and move_across(weights, params, n, t, scalar[S])):
+        return False
+    scalar[T], scalar[S], scalar[PRIMAL] = scalar[T] + 1.0, scalar[S] + 1.0, primal
+    scalar[LOSS] += loss
+    return True
+
+
 def certificate(
     updates: int, loss: float, primal: float, dual: float | None, sampled: int = 0
 ) -> dict[str, float | None]:
@@ -166,6 +185,7 @@ class AveragedWeights(LearnedWeights):
 
     def __init__(self, update: Update):
         super().__init__(update)
+        self.covariance = NO_COVARIANCE
         self._how: tuple[OptimizerState, UpdateParams] | None = None
 
     def mean(self) -> tuple[float, float]:
@@ -178,10 +198,39 @@ class AveragedWeights(LearnedWeights):
     @property
     def how(self) -> UpdateParams:
         """The update and its constants, with the state of its optimiser."""
-        if self._how is None or self._how[0] is not self.optimizer_state:
+        state = self.optimizer_state
+        if self._how is None or self._how[0] is not state:
             block = Block.room(len(self.arrays.touched) if self.update.has_blocks else 0)
-            self._how = self.optimizer_state, self.update.compiled(self.optimizer_state, block)
+            if self.update.covers:
+                self.covariance = self._covariance()
+            self._how = state, self.update.compiled(state, block, self.covariance)
         return self._how[1]
+
+    def _covariance(self) -> Covariance:
+        """Return the covariance with the present columns of the weights, in slots as before."""
+        state, old, uses = self.optimizer_state, self.covariance, self.arrays.uses
+        weights = len(self.arrays.value)
+        columns: dict[str, Any] = {"variance": state["variance"], "scale": state["scale"]}
+        columns["slot"] = enlarged(old.slot, weights)
+        columns["uses"] = uses
+        if old is not NO_COVARIANCE:
+            columns |= {
+                name: getattr(old, name) for name in ("matrix", "weight", "size", "product")
+            }
+        return Covariance.zeros(columns, weight=weights, slot=self.update.slots)
+
+    def slots(self) -> dict[str, Any]:
+        """Return the covariances between weights: ``matrix`` [slot, slot], and the weights in ``slots``."""
+        c = self.how.covariance
+        k = c.size[SLOTS]
+        return {"matrix": c.matrix[:k, :k].copy(), "slots": c.weight[:k].copy()}
+
+    def set_slots(self, slots: Ints, matrix: Floats) -> None:
+        """Set what ``slots`` returns."""
+        c, k = self.how.covariance, len(slots)
+        c.matrix[:k, :k], c.weight[:k], c.slot[:] = matrix, slots, 0
+        c.slot[slots] = np.arange(1, k + 1)
+        c.size[SLOTS], c.size[LEAST] = k, 0
 
     def compile_learning(self) -> None:
         """Compile the kernel of an update, or load it from the cache."""

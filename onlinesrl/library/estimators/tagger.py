@@ -137,7 +137,7 @@ class SequenceTagger(Estimator):
         for key in ("max_weights", "start", "costs", "label_loss", "replay"):
             if getattr(chosen, key) is not None:
                 raise UsageError(f"learner.{key} does not apply to a tagger")
-        if chosen.drawn() and not chosen.expects:
+        if chosen.covers or (chosen.drawn() and not chosen.expects):
             raise UsageError(f"learner.update: {chosen.update} does not apply to a tagger")
         return Learned(chosen, self._class_weight())
 

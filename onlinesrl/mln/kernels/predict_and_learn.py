@@ -4,12 +4,15 @@ from typing import Any
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats
+from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.jit.decorators import kernel, kernel_of, threaded
 from onlinesrl.core.jit.frames import Frame
-from onlinesrl.core.kernels.averaging import S, T
+from onlinesrl.core.kernels.averaging import S, T, add, measure
+from onlinesrl.core.kernels.covariance import across, multiply, reduce
 from onlinesrl.core.online import averaged_weights, temperature
+from onlinesrl.core.online.averaged_weights import move_along
 from onlinesrl.core.online.update_rules.rule import UpdateParams, scale
+from onlinesrl.core.online.update_rules.second_order import clear_gap, count_gap, one_label
 from onlinesrl.mln.kernels.elimination import (
     add_bonus,
     clear,
@@ -28,7 +31,14 @@ from onlinesrl.mln.kernels.elimination_order import (
     structure,
 )
 from onlinesrl.mln.kernels.ground import ground_labelled, partly_labelled
-from onlinesrl.mln.kernels.ground_network import ATOMS, ROWS, Network, clamp, release, soft_score
+from onlinesrl.mln.kernels.ground_network import (
+    ATOMS,
+    ROWS,
+    Network,
+    clamp,
+    release,
+    soft_score,
+)
 from onlinesrl.mln.kernels.grounding_frames import (
     INFEASIBLE,
     OK,
@@ -48,6 +58,7 @@ from onlinesrl.mln.kernels.prediction_counts import (
     record_probabilities,
 )
 from onlinesrl.mln.kernels.sum_product import sum_product
+from onlinesrl.mln.kernels.unit_curvature import labels, probability_of_others, reduce_by_units
 from onlinesrl.mln.kernels.weight_lookup import (
     Weights,
     by_true_atoms,
@@ -58,6 +69,7 @@ from onlinesrl.mln.kernels.weight_lookup import (
     mean_cost,
     number,
     score_gap,
+    widen_rows,
 )
 from onlinesrl.mln.kernels.weight_magnitude import beyond, fine, largest
 
@@ -98,6 +110,9 @@ class StepFrame(Frame):
     f1: bool  # the label loss is 1 - F1
     current: bool  # predictions are by the next update's weights
     heat: Floats  # the state of the temperature; empty: none is fitted
+    moved: Ints  # [place] working memory of steps along the covariance, like the next two
+    gradient: Floats  # [place]
+    before: Floats  # [place]
 
     @classmethod
     def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:
@@ -362,6 +377,76 @@ def find_gap(p: StepFrame, filled: bool, partly: bool) -> tuple[int, float]:
     return n, by_true_atoms(net, state.truth, state.rival, rho) if p.f1 else rho
 
 
+@kernel_of("covers", np.nan)
+def learn_by_covariance(p: StepFrame, n: int, entropy: float, partly: bool, checked: bool) -> float:
+    """Learn along S g of the gap g of ``n`` weights; returns the loss. See ``update_rules.second_order``.
+
+    ``checked``: sums tell whether the step is too long. NaN: some number would not be finite, and no weight
+    has changed.
+    """
+    net, w, c = p.net, p.weights, p.how.covariance
+    widen_rows(net, w, p.how)
+    margin, dot, _ = measure(w, n, entropy)
+    loss = max(margin - dot, 0.0)
+    count_gap(w, p.how, n)
+    units, slot = labels(net, p.state.truth)
+    if partly and units == 1 and slot >= 0:
+        q = multiply(c, w.touched, w.delta, n)
+        t, h = one_label(q, probability_of_others(net, slot, p.rival.unary))
+        if move_along(w, p.how, p.scalar, n, t, loss):
+            reduce(c, w.touched, w.delta, n, q, h)
+        else:
+            loss = np.nan
+        clear_gap(w, n)
+        return loss
+    for j in range(n):
+        p.gradient[j], p.moved[j] = w.delta[j], w.touched[j]
+    clear_gap(w, n)
+    reduce_by_units(net, w, c, p.state.truth, p.state.rival, p.rival.unary, units)
+    for j in range(n):
+        add(w, j, p.moved[j], p.gradient[j])
+    q, t = multiply(c, w.touched, w.delta, n), 1.0
+    if checked and units > 1 and q > 0.0:
+        t = shorter(p, n, q)
+    if not move_along(w, p.how, p.scalar, n, t, loss):
+        loss = np.nan
+    clear_gap(w, n)
+    return loss
+
+
+@kernel_of("covers", 1.0)
+def shorter(p: StepFrame, n: int, q: float) -> float:
+    """Return the share of the step S g after which log P(truth) does not fall.
+
+    Its derivative along the step is q = g'S g at first. Where it is negative at the end, the share is that at
+    which a line through both is 0.
+    """
+    w, c = p.weights, p.how.covariance
+    for j in range(n):
+        i = w.touched[j]
+        p.gradient[j], p.before[j] = w.delta[j], w.value[i, 1]
+        w.value[i, 1] += across(c, i, w.delta[j])
+    more, _ = add_expected(p, n, -1.0)
+    fall = 0.0
+    for j in range(max(more, n)):
+        i = w.touched[j]
+        if j < n:
+            fall += w.delta[j] * across(c, i, p.gradient[j])
+            w.value[i, 1], w.delta[j] = p.before[j], p.gradient[j]
+        else:
+            fall += w.delta[j] * across(c, i, 0.0)
+            w.delta[j], w.mark[i] = 0.0, 0
+    if more < 0:
+        return 1.0 / (1.0 + q)
+    return q / fall if fall > q else 1.0
+
+
+@threaded
+def learn_sampled(p: StepFrame, n: int) -> float:
+    """Learn along the covariance from a gap to sampled states; see ``learn_by_covariance``."""
+    return learn_by_covariance(p, n, 0.0, False, False)
+
+
 @kernel
 def learn(p: StepFrame, w: int, filled: bool, again: bool) -> int:
     """Learn from the world just predicted, or ``again`` from one that was learned from before.
@@ -379,7 +464,10 @@ def learn(p: StepFrame, w: int, filled: bool, again: bool) -> int:
     cost = 1.0
     if not p.how.expects:
         cost = mean_cost(p.net, p.state.truth, p.state.rival, p.state.cost)
-    loss = averaged_weights.learn(p.weights, p.how, p.scalar, n, rho, cost, again)
+    if p.how.covers:
+        loss = learn_by_covariance(p, n, rho, partly, True)
+    else:
+        loss = averaged_weights.learn(p.weights, p.how, p.scalar, n, rho, cost, again)
     p.out.loss[w] = loss
     p.out.status[w] = OVERFLOW if np.isnan(loss) else OK
     if len(p.heat) > 0 and not again and p.out.status[w] == OK:

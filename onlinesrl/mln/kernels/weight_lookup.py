@@ -3,8 +3,10 @@
 import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
-from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.jit.decorators import kernel, kernel_of
 from onlinesrl.core.kernels.averaging import Averaged, add
+from onlinesrl.core.kernels.covariance import widen
+from onlinesrl.core.online.update_rules.rule import UpdateParams
 from onlinesrl.mln.kernels.elimination_order import Structure
 from onlinesrl.mln.kernels.ground_network import (
     ATOMS,
@@ -188,7 +190,7 @@ def mean_cost(net: Network, truth: Bytes, rival: Bytes, cost: Floats) -> float:
 
 
 @kernel
-def _may_change(net: Network, row: int) -> bool:
+def may_change(net: Network, row: int) -> bool:
     """Tell whether some atom from the first to the last one of a literal of a row differs."""
     for p in range(net.lit_start[row], net.lit_start[row + 1]):
         a = net.lit_atom[p]
@@ -198,22 +200,22 @@ def _may_change(net: Network, row: int) -> bool:
 
 
 @kernel
-def gap(
-    net: Network, weights: Weights, truth: Bytes, rival: Bytes, cost: Floats
-) -> tuple[int, float]:
-    """Accumulate Delta = f(truth) - f(rival) in ``delta``; returns how many weights it touched, and rho."""
-    n, terms, total, rho = 0, 0, 0.0, 0.0
+def add_gap(
+    net: Network, weights: Weights, truth: Bytes, rival: Bytes, n: int, share: float
+) -> tuple[int, int, float]:
+    """Add ``share`` (f(truth) - f(rival)) to ``delta``, and note in ``net.differ`` where the states differ.
+
+    ``n`` weights were touched before. Returns how many are now, and the number and the sum of what was added.
+    """
+    terms, total = 0, 0.0
     net.differ[0] = 0
     for a in range(net.size[ATOMS]):
-        differs = truth[a] != rival[a]
-        net.differ[a + 1] = net.differ[a] + differs  # how many atoms up to this one differ
-        if differs and net.fixed[a] != DEFINED and not net.latent[a]:
-            rho += cost[a]
+        net.differ[a + 1] = net.differ[a] + (truth[a] != rival[a])  # how many up to this one differ
     if net.differ[net.size[ATOMS]] == 0:
-        return n, rho
+        return n, terms, total
     for r in range(net.size[ROWS]):
         first = net.row_weight[r]
-        if first < 0 or not _may_change(net, r):
+        if first < 0 or not may_change(net, r):
             continue
         p = net.lit_start[r]
         literals = net.lit_start[r + 1] - p
@@ -226,9 +228,22 @@ def gap(
                 in_truth, in_rival = clause_true(net, r, k, truth), clause_true(net, r, k, rival)
             if in_truth != in_rival:
                 x = net.row_factor[r] * (int(in_truth) - int(in_rival))
-                n = add(weights, n, first + k * net.row_step[r], x)
+                n = add(weights, n, first + k * net.row_step[r], share * x)
                 total += abs(net.row_factor[r])
                 terms += 1
+    return n, terms, total
+
+
+@kernel
+def gap(
+    net: Network, weights: Weights, truth: Bytes, rival: Bytes, cost: Floats
+) -> tuple[int, float]:
+    """Accumulate Delta = f(truth) - f(rival) in ``delta``; returns how many weights it touched, and rho."""
+    rho = 0.0
+    for a in range(net.size[ATOMS]):
+        if truth[a] != rival[a] and net.fixed[a] != DEFINED and not net.latent[a]:
+            rho += cost[a]
+    n, terms, total = add_gap(net, weights, truth, rival, 0, 1.0)
     _drop_rounding(weights, n, terms * EPSILON * total)
     return n, rho
 
@@ -293,6 +308,18 @@ def log_loss_gap(
             if abs(x) > EPSILON:
                 n = add(weights, n, first + k * net.row_step[r], sign * net.row_factor[r] * x)
     return n, max(entropy, 0.0)
+
+
+@kernel_of("covers", 0)
+def widen_rows(net: Network, weights: Weights, params: UpdateParams) -> int:
+    """Note how much one ground clause counts for the weights that the gap touches."""
+    for r in range(net.size[ROWS]):
+        first = net.row_weight[r]
+        for k in range(net.row_len[r] if first >= 0 else 0):
+            i = first + k * net.row_step[r]
+            if weights.mark[i]:
+                widen(params.covariance, i, net.row_factor[r], params.constant)
+    return 0
 
 
 @kernel

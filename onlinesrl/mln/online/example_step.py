@@ -46,7 +46,12 @@ from onlinesrl.mln.kernels.elimination_order import structure_memory
 from onlinesrl.mln.kernels.ground import partly_labelled
 from onlinesrl.mln.kernels.grounding_frames import INFEASIBLE, OK, WEIGHTS_BEYOND
 from onlinesrl.mln.kernels.predict_and_learn import OVERFLOW
-from onlinesrl.mln.kernels.weight_lookup import by_true_atoms, expected_gap, gap, mean_cost
+from onlinesrl.mln.kernels.weight_lookup import (
+    by_true_atoms,
+    expected_gap,
+    gap,
+    mean_cost,
+)
 from onlinesrl.mln.online.atom_counts import AtomCounter
 from onlinesrl.mln.online.results import ILP, ROUTES, UNSOLVED, Results
 from onlinesrl.mln.online.weight_table import WeightTable
@@ -111,6 +116,7 @@ class ExampleProcessor:
         """What is counted, or fitted, of the examples learned from, by its name in checkpoints."""
         update = weights.update
         self.sampled = update.drawn() > 0 and not update.expects  # the rival is always sampled
+        self.moved, self.gradient = np.zeros(0, np.int64), np.zeros((2, 0))
         self.slowest = Slowest()
         self.again = False
         """Whether the worlds of the batch were learned from before."""
@@ -201,6 +207,11 @@ class ExampleProcessor:
     def _set_frame(self) -> None:
         """Make the kernels use the current arrays."""
         grounder, weights, limits = self.grounder, self.weights, self.inference.limits
+        if weights.update.covers and len(weights.arrays.delta) > len(self.moved):
+            self.moved, self.gradient = (
+                weights.arrays.touched.copy(),
+                np.zeros((2, len(weights.arrays.delta))),
+            )
         self.memory = predict_and_learn.StepFrame(
             grounder.layout.plans,
             self.results.batch,
@@ -223,6 +234,8 @@ class ExampleProcessor:
             weights.update.label_loss == "f1",
             weights.update.predict == "current",
             NO_TEMPERATURE if self._fitted is None else self._fitted.state,
+            self.moved,
+            *self.gradient,
         )
 
     @property
@@ -684,7 +697,10 @@ class ExampleProcessor:
 
     def _update(self, w: int, n: int, rho: float, slope: float, cost: float = 1.0) -> None:
         """Update the weights along a gap, and the temperature; OVERFLOW is the status of too large a step."""
-        loss = self.weights.learn(n, rho, cost, self.again)
+        if self.weights.update.covers:
+            loss = predict_and_learn.learn_sampled(self.memory, n)
+        else:
+            loss = self.weights.learn(n, rho, cost, self.again)
         self.results.out.loss[w] = loss
         if math.isnan(loss):
             self.results.out.status[w] = OVERFLOW

@@ -94,10 +94,13 @@ class MlnOnlineLearner:
 
     def describe(self) -> str:
         """Return the size of the model in words."""
-        plan = self.layout.plan
+        plan, full = self.layout.plan, self.weights.update.slots
+        covariance = (
+            f"; covariances of up to {full:,} weights take {8e-6 * full**2:,.1f} MB" if full else ""
+        )
         return (
             f"{len(plan.program.rules)} rules, {len(plan.clauses)} clauses to ground, "
-            f"{len(plan.groups)} groups"
+            f"{len(plan.groups)} groups{covariance}"
         )
 
     def compile(self) -> float:

@@ -43,6 +43,10 @@ _EXPECTED = {
     "scalar": Expected(np.float64, (6,), (0, 0, *[-LARGE] * 4), (MOST, MOST, *[LARGE] * 4)),
 }
 _COLUMN = Expected(np.float64, ("weights",), 0.0)
+_SLOTS = {
+    "matrix": Expected(np.float64, ("slots", "slots")),
+    "slots": Expected(np.int64, ("slots",), 0, MOST),
+}
 
 
 class Entry(NamedTuple):
@@ -143,6 +147,11 @@ class WeightTable(ModelWeights, AveragedWeights):
         self.scalar[NORM] = float(np.sum(a.value[:n_weights, 1] ** 2))
         a.slot[:] = -1
         k.rehash(a)
+        if self.update.covers:
+            slots = self.slots()
+            stay = left_weights[slots["slots"]]
+            number = np.cumsum(left_weights) - 1
+            self.set_slots(number[slots["slots"][stay]], slots["matrix"][stay][:, stay])
         self.dropped += n - n_weights
         return n - n_weights
 
@@ -217,6 +226,7 @@ class WeightTable(ModelWeights, AveragedWeights):
             "block": a.block[:blocks],
             "scalar": self.scalar.copy(),
             **{name: column[:n] for name, column in self.optimizer_state.items()},
+            **(self.slots() if self.update.covers else {}),
         }
         return header, arrays
 
@@ -234,6 +244,8 @@ class WeightTable(ModelWeights, AveragedWeights):
                     f"the constants of {kind} do not start with the constants of the model, or repeat one"
                 )
         expected = _EXPECTED | dict.fromkeys(self.optimizer_state, _COLUMN)
+        if self.update.covers:
+            expected |= _SLOTS
         columns = restored(arrays, expected, row=self.arrays.key.shape[1])
         if columns["scalar"][T] % 1:
             raise Misfit("the number of updates is not an integer")
@@ -256,6 +268,13 @@ class WeightTable(ModelWeights, AveragedWeights):
         for name, column in self.optimizer_state.items():
             column[:n], column[n:old] = columns[name], 0.0
         a.size[:] = n, blocks
+        if self.update.covers:
+            slots = columns["slots"]
+            if len(slots) > self.update.slots or np.any(np.diff(np.sort(slots), append=n) <= 0):
+                raise Misfit(
+                    "the array slots has too many weights, one twice, or one that is missing"
+                )
+            self.set_slots(slots, columns["matrix"])
         k.rehash(a)
         if np.count_nonzero(a.slot >= 0) != blocks:
             raise Misfit("the array key has the same constants twice")

@@ -146,6 +146,11 @@ class DistributeSection(PoolSection):
             raise ValueError(
                 "metrics.own: shards count by the package's own metrics; leave it or distribute out"
             )
+        if config.learner.covers:
+            raise ValueError(
+                f"learner.update: {config.learner.update} has a covariance, which shards do not merge; "
+                "take log-likelihood, or leave distribute out"
+            )
         if self.merge == "dual" and not config.learner.dual:
             name = config.learner.update
             raise ValueError(f"distribute.merge: {name} has no dual; expected average")

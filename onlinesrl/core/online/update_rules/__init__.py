@@ -17,6 +17,7 @@ from onlinesrl.core.online.update_rules.mira import Mira
 from onlinesrl.core.online.update_rules.passive_aggressive import PassiveAggressive
 from onlinesrl.core.online.update_rules.perceptron import Perceptron
 from onlinesrl.core.online.update_rules.rule import Update
+from onlinesrl.core.online.update_rules.second_order import SecondOrder
 from onlinesrl.core.online.update_rules.simple import Simple
 from onlinesrl.core.online.update_rules.subgradient import Subgradient
 
@@ -36,6 +37,7 @@ UPDATES: dict[str, type[Update]] = named(
     Perceptron,
     ContrastiveDivergence,
     LogLikelihood,
+    SecondOrder,
 )
 """The updates of this package by name."""
 AnyUpdate: TypeAlias = Annotated[Update, Kinds("onlinesrl.updates", Update, UPDATES)]

@@ -22,6 +22,7 @@ from onlinesrl.core.io.config_types import Count, Existing, Positive
 from onlinesrl.core.jit.address import pair_address
 from onlinesrl.core.jit.decorators import kernel, plain
 from onlinesrl.core.jit.frames import Frame
+from onlinesrl.core.kernels.covariance import Covariance
 from onlinesrl.core.kernels.dual_block import Block
 from onlinesrl.core.online.reservoir import ReplaySection
 
@@ -29,6 +30,7 @@ OptimizerState = Mapping[str, Floats]
 """The optimiser's state of each weight, float64[weights], by its name in ``columns``."""
 _NONE = np.zeros(0)
 NO_BLOCK = Block.room(0)
+NO_COVARIANCE = Covariance.zeros(weight=0, slot=0)
 
 
 class UpdateParams(Frame):
@@ -43,10 +45,13 @@ class UpdateParams(Frame):
     rates: bool  # each weight has a step size of its own
     expects: bool  # the gap is to the expected features of all states, in place of a rival's
     block: Block  # of the example at hand; without room where duals are not moved
+    covers: bool  # steps are along the covariance of the weights times the gap
+    covariance: Covariance  # without weights where steps are others
+    memory: float  # how many examples are remembered; 0: all
 
     @classmethod
     def _without(cls, values: dict[str, object]) -> tuple[str, ...]:
-        return tuple(name for name in ("rates", "expects") if not values[name])
+        return tuple(name for name in ("rates", "expects", "covers") if not values[name])
 
 
 @kernel
@@ -80,6 +85,8 @@ class Update(Section, ABC):
 
     once: ClassVar[str] = ""
     """Why an example must not be learned from again; empty where it may be."""
+    covers: ClassVar[bool] = False
+    """Whether steps are along the covariance of the weights times the gap."""
 
     update: str = ""
     """the online update."""
@@ -166,8 +173,22 @@ class Update(Section, ABC):
         """
         return self.dual and own(type(self)) and (self.replay is None or self.moves)
 
+    @property
+    def slots(self) -> int:
+        """Of how many weights the covariance is full."""
+        return 0
+
+    @property
+    def remembered(self) -> float:
+        """How many examples the covariance remembers; 0: all."""
+        return 0.0
+
     def params(
-        self, state: OptimizerState, formula: int = 0, block: Block = NO_BLOCK
+        self,
+        state: OptimizerState,
+        formula: int = 0,
+        block: Block = NO_BLOCK,
+        covariance: Covariance = NO_COVARIANCE,
     ) -> UpdateParams:
         """Return the constants with the optimiser's ``state``, and the address of the ``formula``."""
         return UpdateParams(
@@ -180,12 +201,20 @@ class Update(Section, ABC):
             rates="square" in state,
             expects=self.expects,
             block=block,
+            covers=self.covers,
+            covariance=covariance,
+            memory=self.remembered,
         )
 
-    def compiled(self, state: OptimizerState, block: Block = NO_BLOCK) -> UpdateParams:
+    def compiled(
+        self,
+        state: OptimizerState,
+        block: Block = NO_BLOCK,
+        covariance: Covariance = NO_COVARIANCE,
+    ) -> UpdateParams:
         """Return the rule as kernels take it, with the optimiser's ``state``."""
-        params = self.params(state, block=block)
-        return self.params(state, pair_address(self.formula, params), block)
+        params = self.params(state, block=block, covariance=covariance)
+        return self.params(state, pair_address(self.formula, params), block, covariance)
 
     def scale(self, t: int) -> float:
         """Return s_t: w_t = base + s_t u_t."""

@@ -1,0 +1,215 @@
+"""Second-order steps against dense numpy: one open atom of any units, dependent atoms, saved and dropped."""
+
+import itertools
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+import onlinesrl as srl
+from onlinesrl.mln.online.weight_table import WeightTable
+
+Vector = NDArray[np.float64]
+NUMBERS = "Value(x, name): real\nFraud(x)\n-1 Fraud(x)\nValue(x, +n) ^ Fraud(x)\n"
+
+
+def sigmoid(z: float) -> float:
+    return float(0.5 * (1.0 + np.tanh(0.5 * z)))
+
+
+class Dense:
+    """Mean and covariance of a few weights, by numpy."""
+
+    def __init__(self, base: Vector):
+        self.w, self.s, self.scale = base.copy(), np.zeros((len(base),) * 2), np.zeros(len(base))
+
+    def begin(self, sizes: Vector) -> None:
+        """Set the variances of the features that are first used."""
+        for j in np.flatnonzero((self.scale == 0) & (sizes > 0)):
+            self.s[j, j] = 1.0 / sizes[j] ** 2
+        self.scale = np.maximum(self.scale, sizes)
+
+    def reduce(self, x: Vector) -> None:
+        """Take off the information of a label whose truth has the features x more than the other value."""
+        a = self.s @ x
+        m, v = float(x @ self.w), float(x @ a)
+        z = brentq(lambda z: z - m - v * sigmoid(-z), m, m + v, xtol=1e-14) if v > 0 else m
+        h = (sigmoid(-m) - sigmoid(-z)) / (z - m) if z - m > 1e-6 else sigmoid(z) * sigmoid(-z)
+        self.s = self.s - np.outer(a, a) * h / (1.0 + h * v)
+
+
+def rows(n: int, seed: int) -> Iterator[tuple[dict[str, float], bool]]:
+    """Features of any unit, a constant one, and one that grows by a million in the middle."""
+    rng = np.random.default_rng(seed)
+    for t in range(n):
+        x = rng.normal(size=3)
+        y = bool(rng.random() < sigmoid(x[0] - 2.0 * x[1] + x[2]))
+        yield (
+            {
+                "a": x[0],
+                "tiny": 1e-9 * x[1],
+                "large": 1e9 * x[2],
+                "constant": 7.0,
+                "grown": (1.0 if t < n // 2 else 1e6) * (x[0] + 0.1 * rng.normal()),
+            },
+            y,
+        )
+
+
+def probability(learner: srl.OnlineLearner, evidence: Any, query: str, atom: str) -> float:
+    example = srl.Example(id="1", evidence=evidence, query={query: [[atom]]})
+    (prediction,) = learner.predict_many([example], marginals=True)
+    return float((prediction.values or {})[query][(atom,)])
+
+
+def facts(row: dict[str, float]) -> dict[str, Any]:
+    return {"Value": [{"args": ["t", name], "value": value} for name, value in row.items()]}
+
+
+def test_one_open_atom_is_the_recursion_of_logistic_regression_in_any_units() -> None:
+    learner = srl.OnlineLearner(NUMBERS, "Fraud", update={"update": "second-order"})
+    dense, names = Dense(np.array([-1.0, *[0.0] * 5])), ["a", "tiny", "large", "constant", "grown"]
+    losses = []
+    for row, y in rows(300, 0):
+        x = np.array([1.0, *(row[name] for name in names)])
+        p = probability(learner, facts(row), "Fraud", "t")
+        if len(losses) < 150:  # later variances differ by 1e12, which leaves a few digits
+            assert p == pytest.approx(sigmoid(float(x @ dense.w)), abs=1e-5)
+        losses.append(-np.log(max(p if y else 1.0 - p, 1e-6)))
+        learner.learn_one(facts(row), {"Fraud": [["t"]] if y else []})
+        dense.begin(np.abs(x))
+        dense.reduce(x if y else -x)
+        dense.w = dense.w + dense.s @ x * (float(y) - sigmoid(float(x @ dense.w)))
+    assert np.mean(losses[100:150]) < 0.5
+    assert np.mean(losses[200:]) < 0.5  # a few dozen examples after one of the features has grown
+
+
+PEOPLE = "abc"
+STATES = list(itertools.product((False, True), repeat=3))
+
+
+def test_dependent_atoms_are_as_by_enumeration() -> None:
+    model = "Friends(p, p)\nTall(p)\nSmokes(p)\n0.3 Smokes(x)\nTall(x) ^ Smokes(x)\n"
+    model += "Friends(x, y) ^ Smokes(x) ^ Smokes(y)\n"
+    learner = srl.OnlineLearner(
+        'p = {"a", "b", "c"}\n' + model, "Smokes", update={"update": "second-order"}
+    )
+    dense, rng = Dense(np.array([0.3, 0.0, 0.0])), np.random.default_rng(5)
+    for _ in range(40):
+        friends = [(x, y) for x, y in itertools.permutations(range(3), 2) if rng.random() < 0.5]
+        tall = rng.random(3) < 0.5
+        table = np.array(
+            [[sum(s), sum(tall & s), sum(s[x] and s[y] for x, y in friends)] for s in STATES],
+            np.float64,
+        )
+        n = int(rng.choice(8, p=np.exp(lse(table @ [-0.5, 1.0, 0.4]))))
+        evidence = {
+            "Friends": [(PEOPLE[x], PEOPLE[y]) for x, y in friends],
+            "Tall": [p for p, one in zip(PEOPLE, tall, strict=True) if one],
+        }
+        true = [p for p, one in zip(PEOPLE, STATES[n], strict=True) if one]
+        learner.learn_one(evidence, {"Smokes": true})
+        gradient = table[n] - np.exp(lse(table @ dense.w)) @ table
+        dense.begin(np.array([1.0, tall.any(), bool(friends)], np.float64))
+        for atom in range(3):
+            dense.reduce(table[n] - table[n ^ (4 >> atom)])
+        step = dense.s @ gradient
+        q, end = step @ gradient, table[n] - np.exp(lse(table @ (dense.w + step))) @ table
+        fall = q - step @ end
+        dense.w = dense.w + step * (q / fall if fall > q else 1.0)
+        got = [row.weight for row in learner.weights.rows]
+        np.testing.assert_allclose(got, dense.w, atol=1e-6)
+
+
+def lse(scores: Vector) -> Vector:
+    """The logarithms of the probabilities by these scores."""
+    normal: Vector = scores - np.logaddexp.reduce(scores)
+    return normal
+
+
+def test_a_single_label_beside_unlabelled_atoms_counts_by_its_fisher_information() -> None:
+    model = "Linked(p, p)\nFraud(p)\n-1 Fraud(p)\nLinked(p, q) ^ Fraud(p) ^ Fraud(q)\n"
+    learner = srl.OnlineLearner(model, "Fraud", update={"update": "second-order"})
+    truth, unlabelled = {"Fraud": ["a"]}, {"Fraud": ["b"]}
+    learner.learn_one({"Linked": [("a", "b")]}, truth, unlabelled=unlabelled)
+    table, w = np.array([[0, 0], [1, 0], [1, 0], [2, 1.0]]), np.array([-1.0, 0.0])
+    mass = np.exp(lse(table @ w))
+    with_a = np.array([0.0, 0.0, *mass[2:]]) / mass[2:].sum()
+    without = np.array([*mass[:2], 0.0, 0.0]) / mass[:2].sum()
+    x, m = (with_a - without) @ table, np.log(mass[2:].sum() / mass[:2].sum())
+    v = float(x @ x)
+    z = brentq(lambda z: z - m - v * sigmoid(-z), m, m + v, xtol=1e-14)
+    got = [row.weight for row in learner.weights.rows]
+    np.testing.assert_allclose(got, w + x * sigmoid(-z), atol=1e-6)
+
+
+def test_wide_examples_learn_from_samples() -> None:
+    people = [f"p{n}" for n in range(24)]
+    pairs = [(a, b) for a in people for b in people if a < b]
+    model = "Knows(person, person)\nTall(person)\n0 Knows(x, y) ^ Tall(x) => Tall(y)\n0 Tall(x)"
+    learner = srl.OnlineLearner(model, query="Tall", update={"update": "second-order"})
+    for _ in range(4):
+        learner.learn_one({"Knows": pairs}, {"Tall": people[:6]})
+    assert learner.certificate["sampled"] == 4
+    weights = np.array([row.weight for row in learner.weights.rows])
+    assert np.all(np.abs(weights) < 3.0)
+    p = probability(learner, {"Knows": []}, "Tall", "x")
+    assert 0.1 < p < 0.45  # a quarter is tall
+
+
+def citations(**keys: Any) -> tuple[srl.OnlineLearner, list[srl.Example]]:
+    data = srl.datasets.citations()
+    learner = srl.OnlineLearner(data.model, data.query, update={"update": "second-order", **keys})
+    return learner, [*data.examples]
+
+
+def test_a_checkpoint_goes_on_with_the_same_bits() -> None:
+    learner, examples = citations(full=40, memory=1000)
+    learner.learn_many(examples[:20])
+    again = pickle.loads(pickle.dumps(learner))
+    for one in (learner, again):
+        one.learn_many(examples[20:30])
+    assert learner.weights_text() == again.weights_text()
+    first, second = (one.learned.save()[1] for one in (learner, again))
+    assert first.keys() == second.keys()
+    assert first["matrix"].shape == (40, 40)
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+    assert np.linalg.eigvalsh(first["matrix"])[0] > 0.0
+
+
+def test_dropped_weights_take_their_covariances_along() -> None:
+    learner, examples = citations(full=60)
+    learner.learn_many(examples[:20])
+    weights: Any = learner.learned.weights
+    assert isinstance(weights, WeightTable)
+
+    def covariances() -> dict[Any, float]:
+        c, names = weights.how.covariance, [(e.text, e.key) for e in weights.entries()]
+        places = [place for place, _, _ in weights.numbered()]
+        name = dict(zip(places, names, strict=True))
+        k = c.size[0]
+        return {
+            (name[i], name[j]): c.matrix[s, t]
+            for (s, i), (t, j) in itertools.product(enumerate(c.weight[:k].tolist()), repeat=2)
+        }
+
+    before = covariances()
+    assert weights.drop_least(len(weights) // 20)
+    after = covariances()
+    assert 0 < len(after) < len(before)
+    assert after.items() <= before.items()
+    learner.learn_many(examples[20:25])
+    assert np.linalg.eigvalsh(learner.learned.save()[1]["matrix"])[0] > 0.0
+
+
+def test_where_it_does_not_apply_it_is_refused() -> None:
+    with pytest.raises(srl.UsageError, match="does not apply to a tagger"):
+        srl.SequenceTagger({"update": "second-order"}).fit([[["a"]]], [["x"]])
+    with pytest.raises(srl.OnlinesrlError, match="normaliser"):
+        srl.OnlineLearner(
+            srl.Model("1: P(X) -> Q(X)", "psl"), "Q", update={"update": "second-order"}
+        )
