@@ -129,7 +129,7 @@ def _take_over(config: Config, learner: Learner, start: Path) -> None:
     """Continue the learning of another run. Raises ConfigError if its learner was configured differently."""
     saved = load_checkpoint(start)
     _tell_version(saved)
-    learner_keys = ("update", "loss", "sigma", "eta", "delta", "costs", "label_loss")
+    learner_keys = ("update", "loss", "sigma", "eta", "delta", "costs", "label_loss", "replay")
     keys = ("model", "query", *(f"learner.{key}" for key in learner_keys))
     different = _mismatch(config, learner, saved, keys)
     if different:

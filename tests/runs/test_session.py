@@ -175,6 +175,7 @@ def test_a_soft_run_takes_over_the_whole_state_of_another(job, tmp_path):
     [
         ("learner.sigma=0.5", "learner.sigma: was 0.01, is 0.5"),
         ("learner.update=cda1", "learner.update: was 'adagrad', is 'cda1'"),
+        ("learner.replay={}", "learner.replay.examples: was nothing, is 10"),
         ("query=[InField, Token]", "query: was"),
         ("model=OTHER", "model: the file has changed"),
     ],
