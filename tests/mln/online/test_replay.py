@@ -34,7 +34,16 @@ from onlinesrl.mln.kernels.weight_lookup import gap
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.mln.online.weight_table import WeightTable
-from tests.support.small_learners import exact, examples, learn, named, online, parsed, update_of
+from tests.support.small_learners import (
+    MODEL,
+    exact,
+    examples,
+    learn,
+    named,
+    online,
+    parsed,
+    update_of,
+)
 
 MOVING = ("cda1", "cda2", "pa1", "adagrad")
 REPEATING = ("log-likelihood", "perceptron", "mira", "cd")
@@ -287,3 +296,23 @@ def test_shards_learn_again_from_what_they_saw_in_the_round() -> None:
             merged.merge(gains, by_dual=True)
         duals.append(merged.certificate()["dual"] or 0.0)
     assert duals[0] < duals[1] <= least_regularised_loss(seen, 0.5)
+
+
+@pytest.mark.parametrize("update", ["cda1", "log-likelihood"])
+def test_worlds_learn_again_with_the_constants_that_came_after_them(update: str) -> None:
+    """Of open types, which all later worlds have: in batches of any size, and from a checkpoint, alike."""
+    program = reader.parse(MODEL.replace('{"a", "b"}', '{"a", ...}'), "open.mln")
+    plan, seen = compile_program(program, ["InField"]), examples(24, seed=3)
+    made, states = update_of(update, sigma=0.1, replay=TWO), list[list[bytes]]()
+    for batch in (1, 7):
+        learner = online(plan, made)
+        learn(learner, seen[:14], batch)
+        other = online(plan, made)
+        other.restore(*learner.save())
+        learn(other, seen[14:], batch)
+        states.append(saved(other))
+    assert states[0] == states[1]
+    assert learner.packer.shown()["field"] == ["b"] == other.packer.shown()["field"]
+    once = online(plan, update_of(update, sigma=0.1))
+    learn(once, seen)
+    assert named(once.weights) != named(other.weights)
