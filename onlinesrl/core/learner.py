@@ -174,6 +174,10 @@ class WeightEntry(Protocol):
     def uses(self) -> int:
         """The number of updates that the weight took part in."""
 
+    @property
+    def standard_error(self) -> float | None:
+        """The root of the weight's variance; None where the update has none."""
+
 
 E = TypeVar("E", bound=WeightEntry)
 

@@ -23,7 +23,8 @@ class Row:
     """A weight by name: the number of its rule, from 1, its text, and the constants of its template.
 
     The constant is None where a name only tells a rule from another with the same text. ``updates`` is None
-    where a file does not state it.
+    where a file does not state it. ``standard_error`` is the root of the weight's variance, where the update
+    has one.
     """
 
     rule: int
@@ -31,6 +32,7 @@ class Row:
     constants: Mapping[str, str | None]
     weight: float
     updates: int | None
+    standard_error: float | None
 
     def line(self) -> str:
         """Return the rule with its constants, as a file of weights has it."""
@@ -49,6 +51,11 @@ class Row:
         ]
         return f"{self.text}  [{', '.join(instance)}]" if instance else self.text
 
+    def number(self) -> str:
+        """Return the weight, with its standard error if it has one."""
+        error = "" if self.standard_error is None else f" \u00b1 {self.standard_error:.6f}"
+        return f"{self.weight:+12.6f}{error}"
+
     def about(self) -> set[str]:
         """Return the constants that the weight is about."""
         return {value for value in self.constants.values() if value is not None}
@@ -61,4 +68,5 @@ class Row:
             "constants": self.constants,
             "weight": self.weight,
             "updates": self.updates,
+            "standard_error": self.standard_error,
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from onlinesrl.core.example import Constant
 from onlinesrl.core.rule_instance import Row
@@ -47,27 +48,29 @@ class Weights(Mapping[Key, float]):
         return Weights([row for row in self.rows if str(constant) in row.about()])
 
     def table(self) -> Table:
-        """Return a table: the rule with its constants, its weight, and the updates it took part in."""
-        return Table(
-            {
-                "rule": [row.line() for row in self.rows],
-                "weight": [row.weight for row in self.rows],
-                "updates": [row.updates or 0 for row in self.rows],
-            }
-        )
+        """Return a table: the rule with its constants, its weight, updates, and standard error if known."""
+        columns: dict[str, list[Any]] = {
+            "rule": [row.line() for row in self.rows],
+            "weight": [row.weight for row in self.rows],
+            "updates": [row.updates or 0 for row in self.rows],
+        }
+        errors = [row.standard_error for row in self.rows]
+        if any(errors):
+            columns["standard_error"] = errors
+        return Table(columns)
 
     def __repr__(self) -> str:
         return f"<{len(self)} weights>"
 
     def __str__(self) -> str:
         """Return a line for each weight, of the first SHOWN_ROWS."""
-        lines = [f"{row.weight:+12.6f}  {row.line()}" for row in self.rows[:SHOWN_ROWS]]
+        lines = [f"{row.number()}  {row.line()}" for row in self.rows[:SHOWN_ROWS]]
         more = len(self) - len(lines)
         return "\n".join(lines + [f"... {more:,} more"] * (more > 0))
 
     def _repr_html_(self) -> str:
-        rows = [[row.weight, row.updates, row.line()] for row in self.rows]
-        return table_html(f"{len(rows):,} weights", ["weight", "updates", "rule"], rows)
+        table = self.table()
+        return table_html(f"{len(self):,} weights", [*table.columns], [*table.rows()])
 
 
 def _key(row: Row) -> Key:

@@ -162,7 +162,7 @@ class MarkovLogic:
             weighted = () if rule.weight is None else (((), rule.weight),)
             for key, weight in weighted if rule.table is None else rule.table:
                 constants = dict(zip(template, key, strict=False))
-                yield _Row(number, rule.text, constants, weight, None, rule.formula)
+                yield _Row(number, rule.text, constants, weight, None, None, rule.formula)
 
     def rows_of_checkpoint(
         self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Any], update: Update
@@ -190,7 +190,8 @@ class MarkovLogic:
         for e in weights.entries():
             constants = dict(zip(e.clause.template, e.key, strict=True))
             formula = formulas[id(e.clause)]
-            yield _Row(e.clause.rule + 1, e.text, constants, e.weight, e.uses, formula)
+            number = e.clause.rule + 1
+            yield _Row(number, e.text, constants, e.weight, e.uses, e.standard_error, formula)
 
 
 LANGUAGE = MarkovLogic()

@@ -148,4 +148,5 @@ def _rows(weights: RuleWeights, counted: bool) -> Iterator[Row]:
     numbers = [n for n, rule in enumerate(weights.program.rules, 1) if rule.weight is not None]
     for number, entry in zip(numbers, weights.entries(), strict=True):
         instance = dict.fromkeys(entry.key)
-        yield Row(number, entry.text, instance, entry.weight, entry.uses if counted else None)
+        uses = entry.uses if counted else None
+        yield Row(number, entry.text, instance, entry.weight, uses, None)

@@ -145,8 +145,8 @@ def write_results(
             summary=summary,
             metrics=[line for part in parts(folder.metrics) for line in json_lines(part, _Line)],
             weights=[
-                WeightRow(entry.text, entry.instance, entry.weight, entry.uses)
-                for entry in entries[:REPORTED_WEIGHTS]
+                WeightRow(e.text, e.instance, e.weight, e.uses, e.standard_error)
+                for e in entries[:REPORTED_WEIGHTS]
             ],
             examples=[
                 (shown_row if hurried() else example_row)(state.learner, *pair)

@@ -140,7 +140,7 @@ def weight_lines(path: Path, other: Path | None, chosen: Chosen) -> Iterator[str
         yield f"# {order}"
         for row in weights:
             times = "" if row.updates is None else f"{row.updates:>8,} updates  "
-            yield f"{row.weight:+12.6f}  {times}{row.shown()}"
+            yield f"{row.number()}  {times}{row.shown()}"
         return
     order, changes, apart = compared(path, other, chosen)
     yield f"# {order}"

@@ -336,6 +336,26 @@ def test_the_weights_that_predict_are_shown(job, tmp_path, language, update):
     assert sorted(weights.values()) == sorted(row["weight"] for row in said["weights"])
 
 
+def test_standard_errors_are_shown_where_the_update_has_a_covariance(job, tmp_path):
+    model = tmp_path / "m.mln"
+    model.write_text("E(a)\nN(a)\nQ(a)\n0.1 E(x) => Q(x)\n0.2 Q(x)\n0.3 N(x) ^ Q(x)\n")
+    line = json.dumps({"id": 1, "evidence": {"E": [["a"]]}, "truth": {"Q": [["a"]]}}).encode()
+    learner = {"update": "second-order", "full": 1}
+    run = job([line + b"\n"], model=str(model), query=["Q"], metrics={}, learner=learner)
+    assert run.run() == 0, run.said
+    weights = srl.OnlineLearner.load(run.output).weights
+    first, second, unused = (row.standard_error for row in weights.rows)
+    assert first == second  # 1 / (1 + h v), of features of equal size
+    assert 0.5 < first < 1.0
+    assert unused is None
+    assert weights.table()["standard_error"] == [first, second, None]
+    assert run.call("weights", run.output) == 0
+    lines = run.printed.splitlines()[1:]
+    shown = [line.strip().split("  ")[0].partition(" \u00b1 ")[2] for line in lines]
+    assert sorted(shown) == ["", *[f"{first:.6f}"] * 2]
+    assert "known" in (run.output / "report.html").read_text()
+
+
 def test_weights_of_two_checkpoints(trained):
     old, *_, new = trained.checkpoints()
     assert trained.call("weights", old, new, "--top", "5") == 0

@@ -187,6 +187,14 @@ PAGES: dict[str, dict[str, Any]] = {
         ],
         "examples": [ExampleRow("c1", "face", ['InField(0, "title")'], ['InField(1, "title")'])],
     },
+    "weights with standard errors": {
+        "weights": [
+            WeightRow("!Fraud(p)", "", -3.25, 400, 0.125),
+            WeightRow(RULE, '"proc", venue', 0.5, 2, 0.75),
+            WeightRow(RULE, '"new", venue', 0.25, 0),
+            WeightRow("P(x)", "", 2.5e7, 1, 5e6),
+        ],
+    },
     "an empty run": {"summary": {}},
     "a run without labels": {"metrics": [metrics_line(4, f1=math.nan)]},
     "a learner without a certificate": {

@@ -35,6 +35,7 @@ class Vote(NamedTuple):
     key: tuple[str, ...]
     weight: float
     uses: int = 1
+    standard_error: None = None
 
     @property
     def instance(self) -> str:

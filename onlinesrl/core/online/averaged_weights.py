@@ -219,6 +219,19 @@ class AveragedWeights(LearnedWeights):
             }
         return Covariance.zeros(columns, weight=weights, slot=self.update.slots)
 
+    def standard_errors(self, n: int) -> list[float | None]:
+        """Return the root of the variance of each of the first ``n`` weights; None where there is none.
+
+        That is a weight without a covariance, or one whose feature no example has had.
+        """
+        if not self.update.covers:
+            return [None] * n
+        c = self.how.covariance
+        k = c.size[SLOTS]
+        variance = c.variance.copy()
+        variance[c.weight[:k]] = np.diagonal(c.matrix)[:k]
+        return [float(error) or None for error in np.sqrt(variance[:n])]
+
     def slots(self) -> dict[str, Any]:
         """Return the covariances between weights: ``matrix`` [slot, slot], and the weights in ``slots``."""
         c = self.how.covariance

@@ -50,12 +50,13 @@ _SLOTS = {
 
 
 class Entry(NamedTuple):
-    """One weight by name: clause, template constants, the value that predicts, number of updates."""
+    """One weight by name: clause, template constants, value that predicts, updates, standard error."""
 
     clause: Clause
     key: tuple[str, ...]
     weight: float
     uses: int
+    standard_error: float | None
 
     @property
     def text(self) -> str:
@@ -199,8 +200,9 @@ class WeightTable(ModelWeights, AveragedWeights):
         """Yield every weight by name, in the order of the numbers; unseen constants have no weight."""
         averaged = self.averaged().tolist()
         uses = self.arrays.uses.tolist()
+        errors = self.standard_errors(len(self))
         for place, clause, key in self.numbered():
-            yield Entry(clause, key, averaged[place], uses[place])
+            yield Entry(clause, key, averaged[place], uses[place], errors[place])
 
     def placed(self) -> list[PlacedWeight]:
         """Return every weight by the number of its clause, of those of the program."""

@@ -52,6 +52,7 @@ class RuleWeight:
     uses: int
     key: tuple[str, ...] = ()
     instance: str = ""
+    standard_error: None = None
 
 
 class RuleWeights(LearnedWeights):

@@ -12,18 +12,20 @@ _ROWS_OPEN = 8
 
 @dataclass(frozen=True, slots=True)
 class WeightRow:
-    """A weight that predicts: its rule and instance (empty if the rule has only one)."""
+    """A weight that predicts: its rule and instance (empty if the rule has only one), and its error."""
 
     rule: str
     instance: str
     weight: float
     updates: int
+    standard_error: float | None = None
 
 
 _MARKOV_LOGIC = (
     "A rule with a positive weight makes states in which it holds more likely, one with a negative "
     "weight less likely. All bars have the same scale."
 )
+_KNOWN = " A weight of many times its standard error is known, one of less than twice it a guess."
 _SOFT = (
     "The larger the weight of a rule, the more it costs to break it; weight zero has no effect. All "
     "bars have the same scale."
@@ -43,6 +45,7 @@ def weights_section(weights: Sequence[WeightRow], soft: bool = False) -> Markup 
     scale = max(abs(row.weight) for row in weights) or 1.0
     words = paragraph(
         f"{_SOFT if soft else _MARKOV_LOGIC} Updates count the examples that changed the weight."
+        + _KNOWN * any(row.standard_error for row in weights)
     )
     blocks = []
     for rule, of_rule in rules.items():
@@ -54,18 +57,26 @@ def weights_section(weights: Sequence[WeightRow], soft: bool = False) -> Markup 
 
 
 def _table(rows: Sequence[WeightRow], scale: float) -> Markup:
-    names = (("instance", ""), ("", "bar"), ("weight", "number"), ("updates", "number"))
+    names = [("instance", ""), ("", "bar"), ("weight", "number"), ("updates", "number")]
+    errors = any(row.standard_error for row in rows)
+    names += [("standard error", "number"), ("weight / error", "number")] * errors
     lines = [tag("tr", *(tag("th", name, class_=side) for name, side in names))]
     for row in rows:
         half = 50 * abs(row.weight) / scale
         start, side = (50.0, "") if row.weight >= 0 else (50 - half, "minus")
         bar = tag("i", class_=side, style=f"left:{start:.2f}%;width:{half:.2f}%")
-        weight = f"{row.weight:+{'.3f' if abs(row.weight) < 1e4 else '.2e'}}"
+        weight, error = _number(row.weight, "+"), row.standard_error
+        texts = (_number(error), f"{abs(row.weight) / error:.1f}") if error else ("", "")
         cells = (
             tag("td", tag("code", row.instance) if row.instance else "the rule"),
             tag("td", tag("div", bar, class_="track signed"), class_="bar"),
             tag("td", weight, class_="number"),
             tag("td", count(row.updates), class_="number"),
+            *(tag("td", text, class_="number") for text in texts * errors),
         )
         lines.append(tag("tr", *cells))
     return tag("div", tag("table", *lines, class_="wide weights"), class_="scroll")
+
+
+def _number(value: float, sign: str = "") -> str:
+    return f"{value:{sign}{'.3f' if abs(value) < 1e4 else '.2e'}}"

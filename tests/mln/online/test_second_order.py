@@ -84,6 +84,9 @@ def test_one_open_atom_is_the_recursion_of_logistic_regression_in_any_units() ->
         dense.begin(np.abs(x))
         dense.reduce(x if y else -x)
         dense.w = dense.w + dense.s @ x * (float(y) - sigmoid(float(x @ dense.w)))
+        if len(losses) == 150:
+            errors = [row.standard_error for row in learner.weights.rows]
+            np.testing.assert_allclose(errors, np.sqrt(np.diag(dense.s)), rtol=1e-4)
     assert np.mean(losses[100:150]) < 0.5
     assert np.mean(losses[200:]) < 0.5  # a few dozen examples after one of the features has grown
 
@@ -123,6 +126,8 @@ def test_dependent_atoms_are_as_by_enumeration() -> None:
         dense.w = dense.w + step * (q / fall if fall > q else 1.0)
         got = [row.weight for row in learner.weights.rows]
         np.testing.assert_allclose(got, dense.w, atol=1e-6)
+        errors = [row.standard_error or 0.0 for row in learner.weights.rows]
+        np.testing.assert_allclose(errors, np.sqrt(np.diag(dense.s)), rtol=1e-6)
 
 
 def lse(scores: Vector) -> Vector:
