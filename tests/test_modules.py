@@ -150,7 +150,7 @@ def test_an_installed_package_names_its_rules(folder: Path) -> None:
     other = command(
         folder, "check", "mine/steps.yaml", "--set", "learner.update=x", path=str(package)
     )
-    assert "'log-likelihood', 'alma' or module:Class, found 'x'" in other.stderr
+    assert "'second-order', 'alma' or module:Class, found 'x'" in other.stderr
 
 
 def test_a_checkpoint_imports_nothing(mine: Path, tmp_path: Path) -> None:
