@@ -99,7 +99,7 @@ def _set(net: Network, v: int, value: int, state: Bytes) -> bool:
 
 @kernel
 def _breaks(net: Network, state: Bytes) -> bool:
-    """Tell whether a state breaks a hard clause, one of whose atoms differs by ``net.differ``."""
+    """Tell whether a state breaks a hard clause of an atom that differs in the last ``add_gap``."""
     for r in range(net.size[ROWS]):
         if net.row_weight[r] < 0 and may_change(net, r):
             for k in range(net.row_len[r]):

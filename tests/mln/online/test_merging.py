@@ -91,9 +91,9 @@ def test_the_dual_is_below_the_regularised_loss_of_fixed_weights(
     seen: list[tuple[float, Any]] = []
     step = RuleWeights.learn
 
-    def spied(weights: RuleWeights, rho: float, delta: Any, cost: float) -> float:
+    def spied(weights: RuleWeights, rho: float, delta: Any, cost: float, again: bool) -> float:
         seen.append((weights.update.required(rho), delta))
-        return step(weights, rho, delta, cost)
+        return step(weights, rho, delta, cost, again)
 
     monkeypatch.setattr(RuleWeights, "learn", spied)
     learner, _ = rounds(psl, update, [EXAMPLES[psl][n::3] for n in range(3)], by_dual=True, size=2)
