@@ -94,20 +94,21 @@ class KeyedWorld:
         Now and then the world is noted, which then goes on as a resumed one does.
         """
         figures = self.changed, self.touched, self.not_learned
-        self._steps, self._replaced, refused = [], [], True
+        self._steps, self._replaced = [], []
+        refusal: OnlinesrlError | None = None
         try:
             with self.ground.transaction():
                 yield
-            refused = False
-        except OnlinesrlError:
+        except OnlinesrlError as error:
+            refusal = error
             for replaced in reversed(self._replaced):
                 self.asserted.restore(replaced)
             self.changed, self.touched, self.not_learned = figures
-            raise
-        finally:
-            self._since += [_Record(self._steps, refused)] if self._steps else []
+        self._since += [_Record(self._steps, refusal is not None)] if self._steps else []
         if len(self._since) >= max(RENEWAL, len(self.asserted) // SHARE):
             self._note()
+        if refusal is not None:
+            raise refusal
 
     def change(self, key: Key, changes: FactChanges) -> dict[GroundAtom, Change]:
         """Change what a key asserts; return the atoms whose answer changed. Raises as ``apply`` does."""

@@ -13,6 +13,7 @@ from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.mln.query.incremental_world import MlnWorld
 from onlinesrl.psl.online.learner import PslOnlineLearner
 from onlinesrl.runs import keyed_world
+from onlinesrl.runs.run import load_checkpoint
 from tests.support import world_changes
 from tests.support.world_changes import BAD, changes
 
@@ -101,7 +102,10 @@ NOBODY = "!Good(x) v !Warns(x, x).\nGood(x) v !Warns(x, x).\n"
 
 @pytest.mark.parametrize("soft", [True, False])
 def test_a_run_that_stops_and_goes_on_gives_the_same_bits(world_run, monkeypatch, tmp_path, soft):
-    """Wherever it stops, between renewals of the world and after them, and after records it refused."""
+    """Wherever it stops, between renewals of the world and after them, and after records it refused.
+
+    However many it refuses in succession, a checkpoint has no more steps than there are between renewals.
+    """
     monkeypatch.setattr(keyed_world, "RENEWAL", 7)
     kind = "psl" if soft else "mln"
     hard = "!Good(A) | !Warns(A, A) .\nGood(A) | !Warns(A, A) ." if soft else NOBODY
@@ -113,12 +117,14 @@ def test_a_run_that_stops_and_goes_on_gives_the_same_bits(world_run, monkeypatch
         lines.insert(6 * n, {"id": f"refused {n}", "evidence": {"Warns": [["a", "a"]]}})
         lines.insert(6 * n, {**record, "id": f"label {n}", "truth": truth})
         lines[6 * n].pop("remove", None)
+    lines += [{"id": n, "evidence": {"Warns": [["a", "a"]]}} for n in range(9)]
     run = world_run(lines, soft, model=str(model), learner={"update": "cda2"})
     assert run.run() == 0, run.said
     assert "cannot all hold" in str(run.lines("deadletter.jsonl"))
     unbroken = run.results()
+    assert len(load_checkpoint(run.output).header["learner"]["world"]["facts"]["since"]) < 7
     shutil.rmtree(run.output)
-    for until in (3, 7, 20, 33, 34, 61):
+    for until in (3, 7, 20, 33, 34, 61, 80):
         assert run.run("--until", str(until)) == 0, run.said
     assert run.run() == 0, run.said
     assert run.results() == unbroken

@@ -7,7 +7,7 @@ Lacoste-Julien, Jaggi, Schmidt & Pletscher 2013, algorithm 4). Of an example tha
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.arrays import Floats, Ints, enlarged
 from onlinesrl.core.jit.decorators import kernel_of
 from onlinesrl.core.jit.frames import Frame
 from onlinesrl.core.kernels.averaging import Averaged, add
@@ -34,6 +34,12 @@ class Block(Frame):
         """Return an empty block with room for so many weights."""
         index, (value, before) = np.zeros(places, np.int64), np.zeros((2, places))
         return cls(index, value, before, np.zeros(1, np.int64), np.zeros(1))
+
+    def enlarged(self, places: int) -> "Block":
+        """Return the same block with room for so many weights."""
+        index, value = enlarged(self.index, places), enlarged(self.value, places)
+        before = enlarged(self.before, places)
+        return Block(index, value, before, self.size.copy(), self.rho.copy())
 
 
 @kernel_of("blocks", 0)

@@ -25,10 +25,11 @@ from onlinesrl.core.kernels.averaging import (
     move,
 )
 from onlinesrl.core.kernels.covariance import LEAST, SLOTS, Covariance
-from onlinesrl.core.kernels.dual_block import Block, move_block, subtract
+from onlinesrl.core.kernels.dual_block import move_block, subtract
 from onlinesrl.core.online.reservoir import NO_DUAL, DualBlock
 from onlinesrl.core.online.update_rules.adagrad import measure_by_rates, move_by_rates
 from onlinesrl.core.online.update_rules.rule import (
+    NO_BLOCK,
     NO_COVARIANCE,
     OptimizerState,
     Update,
@@ -200,7 +201,9 @@ class AveragedWeights(LearnedWeights):
         """The update and its constants, with the state of its optimiser."""
         state = self.optimizer_state
         if self._how is None or self._how[0] is not state:
-            block = Block.room(len(self.arrays.touched) if self.update.has_blocks else 0)
+            block = NO_BLOCK if self._how is None else self._how[1].block
+            if self.update.has_blocks:
+                block = block.enlarged(len(self.arrays.touched))
             if self.update.covers:
                 self.covariance = self._covariance()
             self._how = state, self.update.compiled(state, block, self.covariance)

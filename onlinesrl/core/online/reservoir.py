@@ -21,6 +21,7 @@ from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import Count
 from onlinesrl.core.io.restoring import MOST, Expected, Misfit, Natural, converted, restored
 from onlinesrl.core.kernels.random import Generator, generator, uniform
+from onlinesrl.core.online.parameter_mixing import State
 
 _EXPECTED = {
     "replay_text": Expected(np.uint8, ("bytes",), 0, 255),
@@ -168,6 +169,18 @@ class Reservoir:
                 decode(self.held[-1].line)
             except ExampleError as error:
                 raise Misfit(f"of the examples to be learned from again: {error}") from None
+
+
+def unsampled(state: State) -> State:
+    """Return a learner's state without its sample, for shards: each draws from what it sees in the round.
+
+    Else several shards would move the blocks of the same examples, and the merged dual would bound nothing.
+    """
+    header, arrays = state
+    return (
+        {name: value for name, value in header.items() if name != "replay"},
+        {name: array for name, array in arrays.items() if name not in _EXPECTED},
+    )
 
 
 def line_of(example: Example) -> bytes:

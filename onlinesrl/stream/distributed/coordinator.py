@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from onlinesrl.core.io.restoring import Misfit
 from onlinesrl.core.learner import Mergeable
 from onlinesrl.core.online.parameter_mixing import State
+from onlinesrl.core.online.reservoir import unsampled
 from onlinesrl.core.parallel.executors import Pool
 from onlinesrl.stream.distributed.file_splits import START, Cut
 from onlinesrl.stream.distributed.worker import Learned, ShardTask
@@ -90,7 +91,8 @@ class Rounds(Trainer):
         positions = list(position["shards"])
         open_ = [n for n, at in enumerate(positions) if at is not None]
         parts = [Part(self.pieces[n], positions[n]) for n in open_]
-        common = Common(distribution.recipe, self.state.learner.save(), distribution.asked)
+        start = unsampled(self.state.learner.save())
+        common = Common(distribution.recipe, start, distribution.asked)
         again = partial(Part._replace, suspect=True)
         try:
             with stopper.waiting():

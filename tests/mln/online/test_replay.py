@@ -26,7 +26,7 @@ from test_updates import (
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Example
 from onlinesrl.core.learner import Answered
-from onlinesrl.core.online.reservoir import NO_DUAL, DualBlock, ReplaySection
+from onlinesrl.core.online.reservoir import NO_DUAL, DualBlock, ReplaySection, unsampled
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.ground.model_index import Layout
 from onlinesrl.mln.inference.brute_force import Brute
@@ -177,7 +177,7 @@ def of_friends(
     update: str, replay: ReplaySection | None = None, **keys: object
 ) -> MlnOnlineLearner:
     plan = compile_program(reader.parse(FRIENDS, "friends.mln"), ["Cancer"])
-    made = update_of(update, loss="ml", sigma=0.5, replay=replay, **keys)
+    made = update_of(update, **{"loss": "ml", "sigma": 0.5, "replay": replay} | keys)
     return online(plan, made, exact(Brute()))
 
 
@@ -296,6 +296,35 @@ def test_shards_learn_again_from_what_they_saw_in_the_round() -> None:
             merged.merge(gains, by_dual=True)
         duals.append(merged.certificate()["dual"] or 0.0)
     assert duals[0] < duals[1] <= least_regularised_loss(seen, 0.5)
+
+
+def test_no_shard_moves_what_one_learner_has_learned_before() -> None:
+    """Else each would, and the merged dual would be above the batch optimum."""
+    seen, many = friends(24), ReplaySection(examples=20)
+    merged = of_friends("cda1", many, sigma=20.0)
+    learn(merged, seen[:4], batch=1)
+    for first in range(4, 24, 4):
+        start, gains = unsampled(merged.save()), []
+        for part in (seen[first : first + 2], seen[first + 2 : first + 4]):
+            shard = of_friends("cda1", many, sigma=20.0)
+            shard.restore(*start)
+            learn(shard, part)
+            gains.append(shard.gain(start))
+        merged.merge(gains, by_dual=True)
+    assert merged.reservoir is not None
+    assert len(merged.reservoir.held) == 4
+    assert 54 < (merged.certificate()["dual"] or 0.0) <= least_regularised_loss(seen, 20.0)
+
+
+def test_an_examples_part_of_the_dual_outlives_the_growth_of_the_weights() -> None:
+    plan = compile_program(parsed(), ["InField"])
+    table = WeightTable(Layout(plan), update_of("cda1", sigma=0.1, replay=TWO))
+    table.dual_block = DualBlock(np.array([3, 1]), np.array([0.5, -2.0]), 0.25)
+    room = len(table.arrays.uses)
+    table.grow()
+    assert len(table.arrays.uses) > room
+    block = table.dual_block
+    assert (block.weights.tolist(), block.value.tolist(), block.rho) == ([3, 1], [0.5, -2.0], 0.25)
 
 
 @pytest.mark.parametrize("update", ["cda1", "log-likelihood"])
