@@ -37,7 +37,7 @@ from onlinesrl.core.online.update_rules.rule import (
     required,
     scale,
 )
-from onlinesrl.core.online.update_rules.second_order import move_across
+from onlinesrl.core.online.update_rules.second_order import clear_gap, move_across
 
 BEYOND_RANGE = "its update overflows: learner.sigma is too small, or the weights are too large"
 """Why an example cannot be learned from."""
@@ -234,6 +234,20 @@ class AveragedWeights(LearnedWeights):
         variance = c.variance.copy()
         variance[c.weight[:k]] = np.diagonal(c.matrix)[:k]
         return [float(error) or None for error in np.sqrt(variance[:n])]
+
+    def gap_variance(self, n: int) -> float:
+        """Return the variance d'S d of the score along the gap d, which touches ``n`` weights, and clear it.
+
+        The update has a covariance. A weight that no example has used has its first variance.
+        """
+        places, d = self.arrays.touched[:n].copy(), self.arrays.delta[:n].copy()
+        clear_gap(self.arrays, n)
+        c = self.how.covariance
+        full = c.slot[places] > 0
+        slots = c.slot[places[full]] - 1
+        alone = np.where(c.scale[places] > 0.0, c.variance[places] * d * d, self.update.constant)
+        v = d[full] @ c.matrix[np.ix_(slots, slots)] @ d[full] + alone[~full & (d != 0.0)].sum()
+        return float(max(v, 0.0))
 
     def slots(self) -> dict[str, Any]:
         """Return the covariances between weights: ``matrix`` [slot, slot], and the weights in ``slots``."""

@@ -19,6 +19,7 @@ from onlinesrl.core.explain.explanation import (
     ordered,
     shown,
 )
+from onlinesrl.core.kernels.covariance import sigmoid
 from onlinesrl.mln.explain.counterfactual import least_change
 from onlinesrl.mln.explain.predicted_world import PredictedWorld, Predictor
 from onlinesrl.mln.ground.ground_mrf import State
@@ -60,6 +61,8 @@ def explain(
         before = [shown(names[b]) for b in members if state[b] and b != a]
         after = [shown(names[b]) for b in members if local[b] and b != a]
         fields["instead"] = (after or before or ["none of its group"])[0]
+    if other is not None and (variance := predictor.variance(world.net, state, local)):
+        fields["notes"] = (_taught(float(gain.sum()), variance),)
     if alternative is None:
         broken: Ints = world.place[model.hard & ~model.satisfied(local)]
         instances = (_instance(world, g) for g in broken.tolist() if g >= 0)
@@ -169,6 +172,14 @@ def _other(world: PredictedWorld, a: int, state: State, certified: bool) -> Othe
         and (state[b] or not np.any(state[world.members(b)]))
     ]
     return Other(cost, certified, tuple(changes))
+
+
+def _taught(difference: float, variance: float) -> str:
+    """Say how well a difference of scores is known, and would be by a label of its atom (Ollivier 2018)."""
+    curvature = sigmoid(difference) * sigmoid(-difference)
+    after = np.sqrt(variance / (1.0 + curvature * variance))
+    known = f"the difference of both scores is known to \u00b1 {np.sqrt(variance):.3f}"
+    return f"{known}; a label of the atom would make that \u00b1 {after:.3f}"
 
 
 def _reasons(world: PredictedWorld, gain: Floats) -> tuple[Reason, ...]:

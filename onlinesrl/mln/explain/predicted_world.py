@@ -26,7 +26,8 @@ class Predictor:
     """The parts of a learner that explanations need.
 
     ``predict`` returns the outcomes of examples, without margins and without any effect on learning.
-    ``averaged`` returns the averaged weights of a network's ground clauses, float64[ground clauses].
+    ``averaged`` returns the averaged weights of a network's ground clauses, float64[ground clauses], and
+    ``variance`` that of the difference of two states' scores by the covariance of the weights, 0 without one.
     """
 
     grounder: Grounder
@@ -34,6 +35,7 @@ class Predictor:
     inference: Inference
     predict: Callable[[Sequence[Example]], list[Outcome]]
     averaged: Callable[[n.Network], Floats]
+    variance: Callable[[n.Network, State, State], float]
 
 
 @dataclass(frozen=True, eq=False)

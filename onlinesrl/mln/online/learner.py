@@ -16,9 +16,10 @@ from operator import add
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
-from onlinesrl.core.arrays import Floats
+from onlinesrl.core.arrays import Bytes, Floats
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atom, Atoms, Constant, Example, decode, decoded
@@ -41,6 +42,7 @@ from onlinesrl.mln.ground.json_line_reader import NumberedExample
 from onlinesrl.mln.ground.model_index import Layout
 from onlinesrl.mln.inference.settings import Inference
 from onlinesrl.mln.kernels.ground_network import Network
+from onlinesrl.mln.kernels.weight_lookup import gap
 from onlinesrl.mln.lang import weight_file as weight_files
 from onlinesrl.mln.online import merging
 from onlinesrl.mln.online.atom_counts import AtomCounter
@@ -191,7 +193,15 @@ class MlnOnlineLearner:
             self.weights.number(net, learning=False)
             return self.weights.of(net, averaged=True).copy()
 
-        return Predictor(self.grounder, self.weights, self.inference, self._outcomes, averaged)
+        def variance(net: Network, state: Bytes, other: Bytes) -> float:
+            if not self.update.covers:
+                return 0.0
+            n, _ = gap(net, self.weights.arrays, state, other, np.ones(len(state)))
+            return self.weights.gap_variance(n)
+
+        return Predictor(
+            self.grounder, self.weights, self.inference, self._outcomes, averaged, variance
+        )
 
     def decode(self, line: bytes) -> Example:
         """See ``Learner.decode``."""

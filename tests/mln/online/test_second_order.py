@@ -128,6 +128,32 @@ def test_dependent_atoms_are_as_by_enumeration() -> None:
         np.testing.assert_allclose(got, dense.w, atol=1e-6)
         errors = [row.standard_error or 0.0 for row in learner.weights.rows]
         np.testing.assert_allclose(errors, np.sqrt(np.diag(dense.s)), rtol=1e-6)
+    before = learner.learned.save()[1]
+    found = srl.explain(learner, evidence, "Smokes(b)")
+    predicted = int(np.argmax(table @ dense.w))
+    x = table[predicted] - table[predicted ^ 2]
+    v, p = x @ dense.s @ x, sigmoid(float(x @ dense.w))
+    known, then = np.sqrt(v), np.sqrt(v / (1 + p * (1 - p) * v))
+    assert (
+        f"known to \u00b1 {known:.3f}; a label of the atom would make that \u00b1 {then:.3f}"
+        in str(found)
+    )
+    after = learner.learned.save()[1]
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_what_a_label_teaches_about_weights_without_covariances_and_unseen_ones() -> None:
+    model = "Has(t, w)\nFraud(t)\n-1 Fraud(t)\nHas(t, +w) ^ Fraud(t)\n"
+    keys = {"update": "second-order", "full": 1, "prior": 2.0}
+    learner = srl.OnlineLearner(model, "Fraud", update=keys)
+    learner.learn_one({"Has": [("t", "a"), ("t", "b")]}, {"Fraud": [["t"]]})
+    x, v = np.ones(3), 6.0
+    z = brentq(lambda z: z + 1.0 - v * sigmoid(-z), -1.0, -1.0 + v, xtol=1e-14)
+    h = (sigmoid(1.0) - sigmoid(-z)) / (z + 1.0)
+    s = np.diag(2.0 * x) - np.outer(2.0 * x, 2.0 * x) * h / (1.0 + h * v)
+    variance = s[0, 0] + s[1, 1] + 2.0  # of the rule, of a, and of what was never seen
+    found = srl.explain(learner, {"Has": [("t", "a"), ("t", "new")]}, "Fraud(t)")
+    assert f"known to \u00b1 {np.sqrt(variance):.3f};" in str(found)
 
 
 def lse(scores: Vector) -> Vector:
