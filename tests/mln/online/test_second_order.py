@@ -142,6 +142,23 @@ def test_dependent_atoms_are_as_by_enumeration() -> None:
     assert all(np.array_equal(before[name], after[name]) for name in before)
 
 
+def test_nine_in_ten_true_weights_are_within_two_standard_errors() -> None:
+    names, within = "abcd", []
+    model = "Value(x, name): real\nTrue(x)\nValue(x, +n) ^ True(x)\n"
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        w, examples = rng.normal(size=4), []
+        for row in rng.normal(size=(300, 4)):
+            y = bool(rng.random() < sigmoid(float(row @ w)))
+            evidence = facts(dict(zip(names, row.tolist(), strict=True)))
+            examples.append(srl.Example(id="", evidence=evidence, truth={"True": [["t"]] * y}))
+        learner = srl.OnlineLearner(model, "True", update={"update": "second-order"})
+        learner.learn_many(examples)
+        for row, true in zip(learner.weights.rows, w, strict=True):
+            within.append(abs(row.weight - true) < 2.0 * (row.standard_error or 0.0))
+    assert 0.85 < np.mean(within) < 0.98  # the prior is narrow where a first number is large
+
+
 def test_what_a_label_teaches_about_weights_without_covariances_and_unseen_ones() -> None:
     model = "Has(t, w)\nFraud(t)\n-1 Fraud(t)\nHas(t, +w) ^ Fraud(t)\n"
     keys = {"update": "second-order", "full": 1, "prior": 2.0}
