@@ -22,8 +22,9 @@ from onlinesrl.core.example import (
 )
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.stream.group_filter import Choice
-from onlinesrl.stream.record_form import RecordForm
+from onlinesrl.stream.record_form import JsonValues, RecordForm
 from onlinesrl.stream.records import Record
+from onlinesrl.stream.shutdown import Stopped
 from onlinesrl.stream.source import Source
 
 Content: TypeAlias = Example | ExampleError | Label | None
@@ -91,8 +92,13 @@ class RecordDecoder:
         self.decoder = decoder or _WholeExamples()
         self.form = form
 
+    @property
+    def waits(self) -> bool:
+        """Whether decoding may wait for others, as for a schema registry, and then raise Stopped."""
+        return self.form is not None and not isinstance(self.form.values, JsonValues)
+
     def contents(self, records: Sequence[Record]) -> list[Content]:
-        """Return the content of each record."""
+        """Return the content of each record. Raises Stopped."""
         if any(record.kind != "json" or record.too_long for record in records):
             return [*map(self.content, records)]
         lines = [*map(self._line, records)]
@@ -165,7 +171,8 @@ class ExampleReader:
         self.choice = decoder.choice
         self._ahead: Contents | None = None
         self._before: Any = None
-        """The position before what is read ahead."""
+        """The position before what is read ahead, or was read and not decoded."""
+        self._undecoded = False
 
     def open(self, position: Any = None) -> None:
         """Open the source at a position, None: its start, unless ``more`` has."""
@@ -174,23 +181,29 @@ class ExampleReader:
 
     def snapshot(self) -> Any:
         """Return the position after the last batch, or where reading starts."""
-        return self.source.snapshot() if self._ahead is None else self._before
+        waits = self._ahead is not None or self._undecoded
+        return self._before if waits else self.source.snapshot()
 
     def next_batch(self, room: int, condemned: str | None = None) -> Contents | None:
         """Return what stands next, of at most so many records.
 
         It has no items where there are no more for now, or where all are left out. None: at the end. A record
         that does not fit into memory is bad if it has been ``condemned``, for this reason; otherwise
-        MemoryError is raised.
+        MemoryError is raised. Raises Stopped; nothing is read after it.
         """
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             return ahead
+        if self.decoder.waits:
+            self._before = self.source.snapshot()
         records = self.source.next_batch(room)
         if records is None:
             return None
         try:
             contents = self.decoder.contents(records)
+        except Stopped:
+            self._undecoded = True
+            raise
         except MemoryError:
             if condemned is None:
                 raise

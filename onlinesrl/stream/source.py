@@ -16,6 +16,7 @@ from onlinesrl.stream.mapping import Mapper, MappingSection
 from onlinesrl.stream.optional_names import OptionalNames
 from onlinesrl.stream.record_form import RecordForm, Values
 from onlinesrl.stream.records import Record
+from onlinesrl.stream.shutdown import Stopped
 
 if TYPE_CHECKING:
     from onlinesrl.stream.run_folder import RunFolder
@@ -160,10 +161,10 @@ class IteratedSource(Source):
 
 
 def _paused(records: Iterator[Record | None]) -> Generator[Record | None]:
-    """Yield records, and None before a DataError: what was read before it can still be learned from."""
+    """Yield records, and None before DataError or Stopped: what was read before can still be learned from."""
     try:
         yield from records
-    except DataError:
+    except (DataError, Stopped):
         yield None
         raise
 

@@ -2,13 +2,17 @@
 
 import gzip
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from onlinesrl.core.errors import DataError
 from onlinesrl.stream.mapping import Mapper, MappingSection
+from onlinesrl.stream.records import Record
+from onlinesrl.stream.shutdown import Stopped
+from onlinesrl.stream.source import IteratedSource
 from tests.support.orders import MAPPING, MODEL, ORDERS, as_csv, as_file, as_json
 from tests.support.tables import as_csv as tables_as_csv
 from tests.support.tables import write_tables
@@ -137,3 +141,29 @@ def test_another_source_is_refused(kind, written):
     assert written.results() == before
     kind.write(written.folder / kind.path, kind.records)
     assert written.run() == 0, written.said
+
+
+@pytest.mark.parametrize("error", [DataError("they are gone"), Stopped("stopped")])
+def test_what_was_read_before_reading_ends_is_learned_from(error: Exception) -> None:
+    """And the position is after it: a checkpoint neither repeats nor leaves out records."""
+    records = [Record(b"{}", "name", line, 0, line) for line in range(3)]
+
+    class Ending(IteratedSource):
+        given = 0
+
+        def read(self, position: Any = None) -> Iterator[Record | None]:
+            for number, record in enumerate(records, 1):
+                self.given = number
+                yield record
+            raise error
+
+        def after(self, some: Sequence[Record]) -> Any:
+            return self.given
+
+    source = Ending()
+    source.open(None)
+    assert source.next_batch(2) == records[:2]
+    assert source.next_batch(2) == records[2:]
+    with pytest.raises(type(error)):
+        source.next_batch(2)
+    assert source.snapshot() == 3
