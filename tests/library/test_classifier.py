@@ -5,6 +5,8 @@ import doctest
 import pickle
 import subprocess
 import sys
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import joblib
@@ -123,6 +125,14 @@ def test_arrays_of_numbers_are_rows_with_numbers() -> None:
     named = srl.Classifier().fit(pd.DataFrame(X, columns=["a", "b", "c"]), y)
     np.testing.assert_array_equal(named.predict_proba(X), classifier.predict_proba(X))
     assert named.feature_names_in_.tolist() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("two", [Decimal(2), Fraction(2), np.float32(2), np.int64(2)])
+def test_a_number_of_any_type_is_one_in_the_first_row_and_later(two: Any) -> None:
+    given, plain = ([{"x": x}, {"x": 1.0}, {"x": x}] for x in (two, 2.0))
+    labels = [True, False, True]
+    learned, expected = srl.Classifier().fit(given, labels), srl.Classifier().fit(plain, labels)
+    assert learned.weights_ == expected.weights_
 
 
 def test_units_do_not_matter() -> None:

@@ -7,6 +7,7 @@ import math
 import operator
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from numbers import Real
 from typing import Any, Self, TypeAlias
 
@@ -373,7 +374,7 @@ def _feature(name: Any, value: Any) -> tuple[tuple[Any, ...], float]:
         return (name, str(value)), 1.0
     if isinstance(value, float | np.floating) and math.isnan(value):
         return (name, None), 1.0
-    if isinstance(value, Real | np.bool_):
+    if isinstance(value, Real | np.bool_ | Decimal):
         return (name,), finite(name, value)
     if value is None or type(value).__name__ == "NAType":
         return (name, None), 1.0
