@@ -163,6 +163,8 @@ class Reservoir:
         ):
             places = slice(old[1], new[1])
             block = DualBlock(index[places].copy(), value[places].copy(), rho)
+            if len(np.unique(block.weights)) < len(block.weights):
+                raise Misfit("an example to be learned from again has a weight twice")
             self.held.append(Held(text[old[0] : new[0]], block))
             self.bytes += self.held[-1].size
             try:

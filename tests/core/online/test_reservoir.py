@@ -93,6 +93,7 @@ def test_what_does_not_fit_is_refused():
             ),
         ),
         ("replay_rho", arrays["replay_rho"][1:]),
+        ("replay_index", np.zeros_like(arrays["replay_index"])),
     ):
         with pytest.raises(Misfit):
             filled(0).restore(header, arrays | {name: wrong}, weights=8)

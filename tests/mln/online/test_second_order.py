@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 import onlinesrl as srl
+from onlinesrl.core.online.update_rules.second_order import SecondOrder
 from onlinesrl.mln.online.weight_table import WeightTable
 
 Vector = NDArray[np.float64]
@@ -261,3 +262,9 @@ def test_where_it_does_not_apply_it_is_refused() -> None:
         srl.OnlineLearner(
             srl.Model("1: P(X) -> Q(X)", "psl"), "Q", update={"update": "second-order"}
         )
+
+
+def test_a_memory_of_one_example_is_refused() -> None:
+    """Each would forget all before it."""
+    with pytest.raises(ValueError, match="memory"):
+        SecondOrder(memory=1)

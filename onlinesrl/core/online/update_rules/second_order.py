@@ -29,7 +29,9 @@ payments, .275 and .277 on Phishing, .171 and .213 on words of ATIS, where most 
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from onlinesrl.core.io.config_types import Count, Natural, Positive
 from onlinesrl.core.jit.decorators import kernel, kernel_of
@@ -58,8 +60,8 @@ class SecondOrder(Update):
     """the variance of a weight at first is this, divided by the square of its feature."""
     full: Natural = 500
     """how many weights, those most used, have covariances; others have a variance only."""
-    memory: Count | None = None
-    """how many examples are remembered: the last of so many counts 1 / e of the next; null: all."""
+    memory: Annotated[Count, Field(ge=2)] | None = None
+    """how many examples are remembered, from 2: the last of so many counts 1 / e of the next; null: all."""
     samples: Count = 100
     """how many sampled states stand for the marginals where elimination is too wide for exact ones."""
 
