@@ -96,7 +96,9 @@ def path_of(text: str) -> Path:
     while rest:
         match = _STEP.match(rest)
         if match is None or (not steps and not whole and rest.startswith(".")):
-            raise ValueError("expected a path such as customer.name or words[].text")
+            raise ValueError(
+                f"expected a path such as customer.name or words[].text, found {text!r}"
+            )
         name, quoted, index, loop = match.group("name", "quoted", "index", "loop")
         if loop is not None:
             steps.append(slice(*(int(end) if end else None for end in (loop or ":").split(":"))))

@@ -321,7 +321,7 @@ def _explain(root: type[Section], tree: Tree, values: Any, detail: Any) -> Locat
         message = f"{name}.{reason}".removeprefix(".")
         return tree.key_place(tuple(message.partition(":")[0].split("."))).problem(message)
     quoted = "" if secretive((key, detail["input"])) else f", found {show(detail['input'])}"
-    return tree.value_place(key).problem(f"{name}: {reason}{quoted}")
+    return tree.value_place(key).problem(f"{name}: {str(reason).removesuffix(quoted)}{quoted}")
 
 
 def _unknown(root: type[Section], key: Key, section: type[BaseModel]) -> str:

@@ -15,8 +15,8 @@ Fisher information of that label, (P / (1 - P)) g g' before the step (``one_labe
 
 On generated payments this was as good as the exact covariance of f (average precision within .003), and
 better calibrated. There g g' in place of C was worse by .01. The part of the exact C along the step was as
-good there, but leaves other directions too uncertain where an example has many atoms: on UW-CSE its log-loss
-was 4.6 and this one's .14. There is no bound on the regret.
+good there; it leaves other directions too uncertain where an example has many atoms. There is no bound on
+the regret.
 
 Predictions are by w alone. To integrate over N(w, S) by the probit approximation (MacKay 1992) helps in the
 first hundred examples where the prior is right. On real data it was worse: log-loss .1008 and .1013 on
@@ -58,7 +58,7 @@ class SecondOrder(Update):
     predict: Literal["averaged", "current"] = "current"
     prior: Positive = 1.0
     """the variance of a weight at first is this, divided by the square of its feature."""
-    full: Natural = 500
+    full: Natural = 200
     """how many weights, those most used, have covariances; others have a variance only."""
     memory: Annotated[Count, Field(ge=2)] | None = None
     """how many examples are remembered, from 2: the last of so many counts 1 / e of the next; null: all."""
