@@ -59,7 +59,7 @@ class Spy:
         self.before: list[tuple[GroundMRF, Floats, Floats, Any, Any]] = []
         monkeypatch.setattr(learner.weights, "learn", self.learn)
 
-    def learn(self, n: int, rho: float, factor: float = 1.0) -> float:
+    def learn(self, n: int, rho: float, factor: float, again: bool) -> float:
         learner, net = self.learner, self.learner.grounder.net
         model, place = clause_model(net, folded=False)
         state = learner.worlds.state
@@ -78,7 +78,7 @@ class Spy:
             for weights in (learner.weights.averaged(), self.current())
         )
         self.before.append((model, mean, current, truth, rival))
-        loss = self.update(n, rho, factor)
+        loss = self.update(n, rho, factor, again)
         self.steps.append(
             (self.current(), learner.weights.averaged(), learner.certificate() | {"g": loss})
         )
