@@ -150,14 +150,15 @@ def test_the_page_on_cutting_leads_from_two_tables_to_probabilities(tmp_path, mo
     lines = Path("fraud.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
     examples = {record["id"]: record for record in records if "query" in record}
-    truths = {record["id"]: record["truth"] for record in records if "truth" in record}
+    truths = {record["id"]: record for record in records if "truth" in record}
     assert examples.keys() == truths.keys() == payments.keys()
     for name, example in islice(examples.items(), 0, None, 23):
         now, device = payments[name]["ts"], payments[name]["device"]
         atoms = [atom for (atom,) in example["query"]["Fraud"]]
         assert atoms[0] == name
         assert all(payments[atom]["ts"] <= now < labels[atom]["label_ts"] for atom in atoms)
-        assert truths[name]["Fraud"] == [[a] for a in atoms if labels[a]["is_fraud"] == "1"]
+        assert truths[name]["truth"]["Fraud"] == [[name]] * int(labels[name]["is_fraud"])
+        assert truths[name]["unlabelled"]["Fraud"] == [[atom] for atom in atoms[1:]]
         begin = datetime.fromisoformat(now) - timedelta(days=10)
         count = sum(
             payments[other]["device"] == device
