@@ -61,6 +61,14 @@ def measure(weights: Averaged, n: int, rho: float) -> tuple[float, float, float]
 
 
 @kernel
+def clear_gap(weights: Averaged, n: int) -> None:
+    """Clear the gap, which touches ``n`` weights."""
+    for j in range(n):
+        weights.delta[j] = 0.0
+        weights.mark[weights.touched[j]] = 0
+
+
+@kernel
 def move(weights: Averaged, n: int, c: float, s: float) -> bool:
     """Add c Delta to u and c s Delta to v, and clear the gap, which touches ``n`` weights.
 

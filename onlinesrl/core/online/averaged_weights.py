@@ -21,6 +21,7 @@ from onlinesrl.core.kernels.averaging import (
     Averaged,
     S,
     T,
+    clear_gap,
     measure,
     move,
 )
@@ -37,7 +38,7 @@ from onlinesrl.core.online.update_rules.rule import (
     required,
     scale,
 )
-from onlinesrl.core.online.update_rules.second_order import clear_gap, move_across
+from onlinesrl.core.online.update_rules.second_order import move_across
 
 BEYOND_RANGE = "its update overflows: learner.sigma is too small, or the weights are too large"
 """Why an example cannot be learned from."""

@@ -151,6 +151,29 @@ def forest(
     return Forest.zeros(empty, **sizes, place=MOST, table=MOST_CELLS)
 
 
+# lists -------------------------------------------------------------------------------------------
+
+
+@kernel
+def _insert(first: Ints32, after: Ints32, before: Ints32, i: int, p: int) -> None:
+    """Put ``p`` at the beginning of list ``i``; entries know the ones ``after`` and ``before`` them."""
+    before[p], after[p] = -1, first[i]
+    if first[i] >= 0:
+        before[first[i]] = p
+    first[i] = p
+
+
+@kernel
+def _remove(first: Ints32, after: Ints32, before: Ints32, i: int, p: int) -> None:
+    """Take ``p`` off list ``i``."""
+    if after[p] >= 0:
+        before[after[p]] = before[p]
+    if before[p] >= 0:
+        after[before[p]] = after[p]
+    else:
+        first[i] = after[p]
+
+
 # clauses -----------------------------------------------------------------------------------------
 
 
@@ -160,11 +183,8 @@ def mention(fr: Forest, factors: Ints32) -> None:
     for i in range(len(factors)):
         f = factors[i]
         for p in range(fr.begin[f], fr.begin[f] + fr.size_of[f]):
-            a = fr.atom[p]
-            fr.factor[p], fr.last_mention[p], fr.next_mention[p] = f, -1, fr.mention[a]
-            if fr.mention[a] >= 0:
-                fr.last_mention[fr.mention[a]] = p
-            fr.mention[a] = p
+            fr.factor[p] = f
+            _insert(fr.mention, fr.next_mention, fr.last_mention, fr.atom[p], p)
 
 
 @kernel
@@ -173,13 +193,7 @@ def withdraw(fr: Forest, factors: Ints32) -> None:
     for i in range(len(factors)):
         f = factors[i]
         for p in range(fr.begin[f], fr.begin[f] + fr.size_of[f]):
-            before, after = fr.last_mention[p], fr.next_mention[p]
-            if after >= 0:
-                fr.last_mention[after] = before
-            if before >= 0:
-                fr.next_mention[before] = after
-            else:
-                fr.mention[fr.atom[p]] = after
+            _remove(fr.mention, fr.next_mention, fr.last_mention, fr.atom[p], p)
 
 
 @kernel
@@ -286,24 +300,15 @@ def link(fr: Forest, factors: Ints32) -> None:
 @kernel
 def _link(fr: Forest, f: int) -> None:
     for p in range(fr.start[f], fr.start[f] + fr.length[f]):
-        v = fr.variable[p]
-        fr.factor[p], fr.previous[p], fr.next[p] = f, -1, fr.first[v]
-        if fr.first[v] >= 0:
-            fr.previous[fr.first[v]] = p
-        fr.first[v] = p
+        fr.factor[p] = f
+        _insert(fr.first, fr.next, fr.previous, fr.variable[p], p)
 
 
 @kernel
 def _unlink(fr: Forest, f: int) -> None:
     """Take the literals of a factor off the lists of their variables."""
     for p in range(fr.start[f], fr.start[f] + fr.length[f]):
-        before, after = fr.previous[p], fr.next[p]
-        if after >= 0:
-            fr.previous[after] = before
-        if before >= 0:
-            fr.next[before] = after
-        else:
-            fr.first[fr.variable[p]] = after
+        _remove(fr.first, fr.next, fr.previous, fr.variable[p], p)
 
 
 @kernel
@@ -371,13 +376,7 @@ def _touch(fr: Forest, v: int, count: int) -> int:
     for arc in range(v * MOST, v * MOST + fr.degree[v]):
         u = fr.clique[arc]
         fr.old_clique[arc] = u
-        before, after = fr.last_arc[arc], fr.next_arc[arc]
-        if after >= 0:
-            fr.last_arc[after] = before
-        if before >= 0:
-            fr.next_arc[before] = after
-        else:
-            fr.sender[u] = after
+        _remove(fr.sender, fr.next_arc, fr.last_arc, u, arc)
     fr.round[v], fr.degree[v] = NEVER, 0
     return count + 1
 
@@ -555,10 +554,8 @@ def eliminate(fr: Forest, changed: Ints32, gone: Ints32) -> int:
             _by_name(fr, fr.degree[v])
             for k in range(fr.degree[v]):
                 u, arc = fr.neighbour[k], v * MOST + k
-                fr.clique[arc], fr.last_arc[arc], fr.next_arc[arc] = u, -1, fr.sender[u]
-                if fr.sender[u] >= 0:
-                    fr.last_arc[fr.sender[u]] = arc
-                fr.sender[u] = arc
+                fr.clique[arc] = u
+                _insert(fr.sender, fr.next_arc, fr.last_arc, u, arc)
         for i in range(count):
             v = fr.work[i]
             goes, went = fr.round[v] == number, fr.old_round[v] == number

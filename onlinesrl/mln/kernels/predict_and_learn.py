@@ -7,12 +7,12 @@ import numpy as np
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.jit.decorators import kernel, kernel_of, threaded
 from onlinesrl.core.jit.frames import Frame
-from onlinesrl.core.kernels.averaging import S, T, add, measure
+from onlinesrl.core.kernels.averaging import S, T, add, clear_gap, measure
 from onlinesrl.core.kernels.covariance import across, multiply, reduce
 from onlinesrl.core.online import averaged_weights, temperature
 from onlinesrl.core.online.averaged_weights import move_along
 from onlinesrl.core.online.update_rules.rule import UpdateParams, scale
-from onlinesrl.core.online.update_rules.second_order import clear_gap, count_gap, one_label
+from onlinesrl.core.online.update_rules.second_order import count_gap, one_label
 from onlinesrl.mln.kernels.elimination import (
     add_bonus,
     clear,
@@ -31,14 +31,7 @@ from onlinesrl.mln.kernels.elimination_order import (
     structure,
 )
 from onlinesrl.mln.kernels.ground import ground_labelled, partly_labelled
-from onlinesrl.mln.kernels.ground_network import (
-    ATOMS,
-    ROWS,
-    Network,
-    clamp,
-    release,
-    soft_score,
-)
+from onlinesrl.mln.kernels.ground_network import ATOMS, ROWS, Network, clamp, release, soft_score
 from onlinesrl.mln.kernels.grounding_frames import (
     INFEASIBLE,
     OK,

@@ -13,6 +13,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Floats
 from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.kernels.averaging import clear_gap
 from onlinesrl.core.kernels.covariance import (
     Covariance,
     implicit_root,
@@ -20,7 +21,6 @@ from onlinesrl.core.kernels.covariance import (
     reduce,
     sigmoid,
 )
-from onlinesrl.core.online.update_rules.second_order import clear_gap
 from onlinesrl.mln.kernels.elimination_order import values
 from onlinesrl.mln.kernels.ground_network import (
     ATOMS,

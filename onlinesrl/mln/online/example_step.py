@@ -46,12 +46,7 @@ from onlinesrl.mln.kernels.elimination_order import structure_memory
 from onlinesrl.mln.kernels.ground import partly_labelled
 from onlinesrl.mln.kernels.grounding_frames import INFEASIBLE, OK, WEIGHTS_BEYOND
 from onlinesrl.mln.kernels.predict_and_learn import OVERFLOW
-from onlinesrl.mln.kernels.weight_lookup import (
-    by_true_atoms,
-    expected_gap,
-    gap,
-    mean_cost,
-)
+from onlinesrl.mln.kernels.weight_lookup import by_true_atoms, expected_gap, gap, mean_cost
 from onlinesrl.mln.online.atom_counts import AtomCounter
 from onlinesrl.mln.online.results import ILP, ROUTES, UNSOLVED, Results
 from onlinesrl.mln.online.weight_table import WeightTable

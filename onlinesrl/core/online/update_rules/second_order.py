@@ -147,11 +147,3 @@ def move_across(weights: Averaged, params: UpdateParams, n: int, t: float, s: fl
         if not fits:
             return False
     return True
-
-
-@kernel
-def clear_gap(weights: Averaged, n: int) -> None:
-    """Clear the gap, which touches ``n`` weights."""
-    for j in range(n):
-        weights.delta[j] = 0.0
-        weights.mark[weights.touched[j]] = 0
