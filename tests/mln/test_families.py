@@ -21,7 +21,18 @@ from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.protocols import MapEngine, Solution, Wide
 from onlinesrl.mln.inference.registry import exact_engine
 from onlinesrl.mln.inference.router import Router
-from tests.support.families import FAMILIES, Atom, Case, Facts, case
+from tests.support.families import (
+    FAMILIES,
+    Atom,
+    Case,
+    Facts,
+    Family,
+    case,
+    clusters,
+    denials,
+    orders,
+    paths,
+)
 from tests.support.ground_mrfs import BranchAndBound, clause_model
 
 ENGINES: dict[str, MapEngine] = {
@@ -142,6 +153,21 @@ def test_infer(name: str, number: int) -> None:
             except Unsolved:
                 continue
             no_better(of, state, stats["certified"])
+
+
+@pytest.mark.parametrize(("family", "most"), [(clusters, 9), (orders, 7), (paths, 6), (denials, 6)])
+@tiers("number", 4, 300)
+def test_infer_of_rules_of_three_variables(
+    family: Callable[[Random, bool, int], Family], most: int, number: int
+) -> None:
+    """Larger ones: beside all partitions of records, all orders of items, all cities of codes."""
+    for seed in range(number):
+        rng = Random(seed)
+        drawn = family(rng, True, most - seed % 4)
+        of = drawn.with_facts(drawn.draw(rng))
+        state, stats = answer_to(of)
+        assert stats["certified"]
+        optimal(of, state)
 
 
 # learners ----------------------------------------------------------------------------------------

@@ -25,6 +25,8 @@ Clause = tuple[float | None, tuple[int, ...]]
 """A weight, None for a hard clause, and literals: an atom's number from 1, negative for its negation."""
 ENUMERATED = 13
 """Up to so many atoms all states are tried."""
+ENUMERATED_RECORDS = 6
+"""Up to so many records all sets of pairs are tried."""
 
 
 class Clauses:
@@ -281,6 +283,16 @@ def valued(rng: Random, rows: Iterable[tuple[str, ...]]) -> dict[Any, float]:
     return {row: number() for row in rows}
 
 
+def noisy(rng: Random, pairs: Iterable[tuple[str, str]], share: float) -> dict[Any, float]:
+    """How alike records are, of which each third is the same; a share has the wrong sign."""
+    number: dict[tuple[str, ...], float] = {}
+    for x, y in pairs:
+        alike = (int(x[1:]) - int(y[1:])) % 3 == 0
+        sign = (1 if alike else -1) * (-1 if rng.random() < share else 1)
+        number[x, y] = number.get((y, x), sign * round(rng.uniform(0.1, 1.0), 3))
+    return number
+
+
 def units(facts: Facts, name: str, out: Clauses, query: str) -> None:
     for args, weight in facts[name].items():
         out.add(weight, (True, query, args))
@@ -356,11 +368,11 @@ M(job, worker!)
     )
 
 
-def clusters(rng: Random, large: bool) -> Family:
+def clusters(rng: Random, large: bool, n: int | None = None) -> Family:
     """What is the same is transitive and symmetric: correlation clustering."""
-    items = names("C", rng.randint(4, 5) if large else 3)
-    n, weight = len(items), strength(rng)
-    pairs = [*itertools.product(items, repeat=2)]
+    n = n or (rng.randint(4, 5) if large else 3)
+    items, weight = names("C", n), strength(rng) if n <= ENUMERATED_RECORDS else None
+    pairs, share = [*itertools.product(items, repeat=2)], rng.choice([None, 0.0, 0.1, 0.2])
 
     def ground(facts: Facts, out: Clauses) -> None:
         units(facts, "W", out, "Same")
@@ -385,6 +397,19 @@ def clusters(rng: Random, large: bool) -> Family:
             best[part] = max(inner[c] + best[part ^ c] for c in clusters)
         return best[-1]
 
+    def soft_optimum(facts: Facts) -> float:
+        """Of all sets of pairs; a triple counts unless two of its sides hold, and the third does not."""
+        assert weight is not None
+        w, sides = facts["W"], [*itertools.combinations(items, 2)]
+        states = np.arange(1 << len(sides))
+        same = {pair: (states >> bit & 1).astype(bool) for bit, pair in enumerate(sides)}
+        same |= {(y, x): true for (x, y), true in same.items()}
+        total = math.fsum(w[x, x] for x in items) + weight * len(same)  # there and back
+        total = total + sum(w[pair] * true for pair, true in same.items())
+        for x, y, z in itertools.permutations(items, 3):
+            total = total + weight * ~(same[x, y] & same[y, z] & ~same[x, z])
+        return float(np.max(total))
+
     return Family(
         f"""{listed(item=items)}
 W(item, item): real
@@ -394,16 +419,16 @@ Same(x, x).
 Same(x, y) => Same(y, x).
 {rule(weight, "Same(x, y) ^ Same(y, z) => Same(x, z)")}""",
         [("Same", pair) for pair in pairs],
-        lambda rng: {"W": valued(rng, pairs)},
+        lambda rng: {"W": valued(rng, pairs) if share is None else noisy(rng, pairs, share)},
         ground,
-        optimum=optimum if weight is None else None,
+        optimum=optimum if weight is None else soft_optimum,
     )
 
 
-def orders(rng: Random, large: bool) -> Family:
+def orders(rng: Random, large: bool, n: int | None = None) -> Family:
     """A linear order: transitive, and of two one comes first."""
-    items = names("O", rng.randint(4, 5) if large else 3)
-    n, weight = len(items), strength(rng)
+    n = n or (rng.randint(4, 5) if large else 3)
+    items, weight = names("O", n), strength(rng) if n <= 5 else None
     pairs = [*itertools.product(items, repeat=2)]
 
     def ground(facts: Facts, out: Clauses) -> None:
@@ -909,6 +934,156 @@ Q(free)
     )
 
 
+def paths(rng: Random, large: bool, n: int | None = None) -> Family:
+    """Each item has one successor at most, and one predecessor, and there is no circle: functional paths."""
+    n = n or (4 if large else 3)
+    items, weight = names("I", n), strength(rng) if n <= 4 else None
+    pairs = [*itertools.product(items, repeat=2)]
+
+    def ground(facts: Facts, out: Clauses) -> None:
+        units(facts, "W", out, "Next")
+        for x in items:
+            out.add(None, (False, "Before", (x, x)))
+            for y, z in ordered_pairs(items):
+                out.add(None, (False, "Next", (x, y)), (False, "Next", (x, z)))
+                out.add(None, (False, "Next", (y, x)), (False, "Next", (z, x)))
+        for x, y in pairs:
+            out.add(None, (False, "Next", (x, y)), (True, "Before", (x, y)))
+        for x, y, z in itertools.product(items, repeat=3):
+            way = (False, "Before", (x, y)), (False, "Before", (y, z))
+            out.add(weight, *way, (True, "Before", (x, z)))
+
+    def optimum(facts: Facts) -> float:
+        """Of all sets of items and last items: the best order, in which neighbours with a gain are joined."""
+        best = {(1 << i, i): 0.0 for i in range(n)}
+        for part in range(1, 1 << n):
+            for i, j in itertools.permutations(range(n), 2):
+                if part >> i & 1 and not part >> j & 1:
+                    gain = best[part, i] + max(facts["W"][items[i], items[j]], 0.0)
+                    key = part | 1 << j, j
+                    best[key] = max(gain, best.get(key, gain))
+        return max(best[(1 << n) - 1, i] for i in range(n))
+
+    return Family(
+        f"""{listed(item=items)}
+W(item, item): real
+Next(item, item)
+Before(item, item)
+1 W(x, y) ^ Next(x, y)
+!Before(x, x).
+!Next(x, y) v !Next(x, z) v y = z.
+!Next(y, x) v !Next(z, x) v y = z.
+Next(x, y) => Before(x, y).
+{rule(weight, "Before(x, y) ^ Before(y, z) => Before(x, z)")}""",
+        [(name, pair) for name in ("Next", "Before") for pair in pairs],
+        lambda rng: {"W": valued(rng, pairs)},
+        ground,
+        optimum=optimum if weight is None else None,
+    )
+
+
+def denials(rng: Random, large: bool, n: int | None = None) -> Family:
+    """Rows of one code have one city: cells are repaired so that this denial constraint holds."""
+    rows = names("R", n or (rng.randint(3, 4) if large else 2))
+    codes, cities = names("Z", 3 if large else 2), names("T", 3 if large else 2)
+    weight, k, m = strength(rng), len(codes), len(cities)
+    left, right = [*itertools.product(rows, codes)], [*itertools.product(rows, cities)]
+
+    def ground(facts: Facts, out: Clauses) -> None:
+        units(facts, "W", out, "Code")
+        units(facts, "V", out, "City")
+        for (r, s), z in itertools.product(itertools.product(rows, repeat=2), codes):
+            for a, b in ordered_pairs(cities):
+                cells = ("Code", (r, z)), ("Code", (s, z)), ("City", (r, a)), ("City", (s, b))
+                out.add(weight, *((False, *cell) for cell in cells))
+
+    def optimum(facts: Facts) -> float:
+        """For each city that the codes may have, the best code of each row by itself."""
+        w, v = facts["W"], facts["V"]
+        return max(
+            math.fsum(max(w[r, z] + v[r, a] for z, a in zip(codes, of, strict=True)) for r in rows)
+            for of in itertools.product(cities, repeat=k)
+        )
+
+    return Family(
+        f"""{listed(row=rows, code=codes, city=cities)}
+W(row, code): real
+V(row, city): real
+Code(row, code!)
+City(row, city!)
+1 W(r, z) ^ Code(r, z)
+1 V(r, a) ^ City(r, a)
+{rule(weight, "!Code(r, z) v !Code(s, z) v !City(r, a) v !City(s, b) v a = b")}""",
+        [*(("Code", cell) for cell in left), *(("City", cell) for cell in right)],
+        lambda rng: {"W": valued(rng, left), "V": valued(rng, right)},
+        ground,
+        [
+            *((True, [k * i + j for j in range(k)]) for i in range(len(rows))),
+            *((True, [len(left) + m * i + j for j in range(m)]) for i in range(len(rows))),
+        ],
+        optimum if weight is None else None,
+    )
+
+
+def cubic(rng: Random, large: bool) -> Family:
+    """Random rules of three variables, soft ones of either sign, over pairs, items and evidence."""
+    items = names("D", 4 if large and rng.random() < 0.5 else 3)
+    pairs = [*itertools.product(items, repeat=2)]
+    number, unary = numbers(rng), rng.random() < 0.7
+    terms = [*itertools.permutations("xyz", 2), *itertools.product("xyz", repeat=2)]
+    rules = []
+    while len(rules) < rng.randint(2, 5):
+        literals = [
+            (rng.random() < 0.4, "S", some) for some in rng.sample(terms, rng.randint(1, 3))
+        ]
+        if unary and rng.random() < 0.5:
+            literals.append((rng.random() < 0.5, "T", (rng.choice("xyz"),)))
+        if rng.random() < 0.4:
+            literals.append((rng.random() < 0.3, "E", rng.choice(terms)))
+        if {v for _, _, some in literals for v in some} == {*"xyz"}:
+            equal = rng.choice(["", "", "x = y", "x = z", "y = z"])
+            weight = None if rng.random() < 0.35 else 0.5 * number()
+            rules.append((weight, literals, equal, weight is not None and rng.random() < 0.3))
+
+    def ground(facts: Facts, out: Clauses) -> None:
+        units(facts, "W", out, "S")
+        for (weight, literals, equal, conjunction), row in itertools.product(
+            rules, itertools.product(items, repeat=3)
+        ):
+            of = dict(zip("xyz", row, strict=True))
+            atoms = [(sign, name, tuple(of[v] for v in some)) for sign, name, some in literals]
+            holds = equal != "" and of[equal[0]] == of[equal[-1]]
+            holds |= any(name == "E" and sign == (pair in facts["E"]) for sign, name, pair in atoms)
+            if not holds:
+                rest = [atom for atom in atoms if atom[1] != "E"]
+                out.add(-weight if weight and conjunction else weight, *rest)
+
+    def text(rule_of: tuple[Any, list[Any], str, bool]) -> str:
+        """A clause, or the conjunction that is its negation."""
+        _, literals, equal, conjunction = rule_of
+        parts = [
+            f"{'' if sign != conjunction else '!'}{name}({', '.join(some)})"
+            for sign, name, some in literals
+        ]
+        if equal:
+            parts.append(equal.replace("=", "!=") if conjunction else equal)
+        return (" ^ " if conjunction else " v ").join(parts)
+
+    lines = "\n".join(rule(each[0], text(each)) for each in rules)
+    return Family(
+        f"""{listed(item=items)}
+W(item, item): real
+E(item, item)
+S(item, item)
+{"T(item)" if unary else ""}
+1 W(x, y) ^ S(x, y)
+{lines}""",
+        [*(("S", pair) for pair in pairs), *(("T", (x,)) for x in items if unary)],
+        lambda rng: {"W": valued(rng, pairs), "E": chosen(rng, pairs, 0.4)},
+        ground,
+    )
+
+
 FAMILIES: dict[str, Callable[[Random, bool], Family]] = {
     "matching": matching,
     "assignment": assignment,
@@ -925,6 +1100,9 @@ FAMILIES: dict[str, Callable[[Random, bool], Family]] = {
     "grids": grids,
     "crossings": crossings,
     "mixtures": mixtures,
+    "paths": paths,
+    "denials": denials,
+    "cubic": cubic,
 }
 
 
