@@ -283,13 +283,13 @@ def valued(rng: Random, rows: Iterable[tuple[str, ...]]) -> dict[Any, float]:
     return {row: number() for row in rows}
 
 
-def noisy(rng: Random, pairs: Iterable[tuple[str, str]], share: float) -> dict[Any, float]:
-    """How alike records are, of which each third is the same; a share has the wrong sign."""
-    number: dict[tuple[str, ...], float] = {}
-    for x, y in pairs:
-        alike = (int(x[1:]) - int(y[1:])) % 3 == 0
-        sign = (1 if alike else -1) * (-1 if rng.random() < share else 1)
-        number[x, y] = number.get((y, x), sign * round(rng.uniform(0.1, 1.0), 3))
+def noisy(rng: Random, items: Sequence[str], share: float) -> dict[Any, float]:
+    """How alike records of a third as many clusters are, in both directions; a share has the wrong sign."""
+    cluster = {x: rng.randrange(max(1, len(items) // 3)) for x in items}
+    number = {(x, x): 1.0 for x in items}
+    for x, y in itertools.combinations(items, 2):
+        right = (cluster[x] == cluster[y]) == (rng.random() >= share)
+        number[x, y] = number[y, x] = round(rng.uniform(0.1, 1.0), 3) * (1 if right else -1)
     return number
 
 
@@ -305,10 +305,13 @@ def ordered_pairs(items: Sequence[str]) -> Iterator[tuple[str, str]]:
 # the families ------------------------------------------------------------------------------------
 
 
-def matching(rng: Random, large: bool) -> Family:
+def matching(rng: Random, large: bool, n: int | None = None) -> Family:
     """Each of either side has one partner at most."""
-    n, m = (rng.randint(4, 8), rng.randint(5, 8)) if large else (rng.randint(2, 3), 3)
-    left, right, weight = names("A", n), names("B", m), strength(rng)
+    weight = strength(rng) if n is None else None
+    n, m = (
+        (n, n) if n else (rng.randint(4, 8), rng.randint(5, 8)) if large else (rng.randint(2, 3), 3)
+    )
+    left, right = names("A", n), names("B", m)
     pairs = [*itertools.product(left, right)]
 
     def ground(facts: Facts, out: Clauses) -> None:
@@ -419,7 +422,7 @@ Same(x, x).
 Same(x, y) => Same(y, x).
 {rule(weight, "Same(x, y) ^ Same(y, z) => Same(x, z)")}""",
         [("Same", pair) for pair in pairs],
-        lambda rng: {"W": valued(rng, pairs) if share is None else noisy(rng, pairs, share)},
+        lambda rng: {"W": valued(rng, pairs) if share is None else noisy(rng, items, share)},
         ground,
         optimum=optimum if weight is None else soft_optimum,
     )
