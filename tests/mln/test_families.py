@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -155,15 +156,25 @@ def test_infer(name: str, number: int) -> None:
             no_better(of, state, stats["certified"])
 
 
-@pytest.mark.parametrize(("family", "most"), [(clusters, 9), (orders, 7), (paths, 6), (denials, 6)])
-@tiers("number", 4, 300)
+@pytest.mark.parametrize(
+    ("family", "few", "many"),
+    [
+        (clusters, 9, 13),
+        (partial(clusters, strangers=9), 4, 6),
+        (orders, 7, 13),
+        (paths, 6, 8),
+        (denials, 6, 15),
+    ],
+    ids=["clusters", "soft clusters", "orders", "paths", "denials"],
+)
+@tiers("number", 4, 100)
 def test_infer_of_rules_of_three_variables(
-    family: Callable[[Random, bool, int], Family], most: int, number: int
+    family: Callable[[Random, bool, int], Family], few: int, many: int, number: int
 ) -> None:
-    """Larger ones: beside all partitions of records, all orders of items, all cities of codes."""
+    """Of larger sizes: beside all sets of records, orders of items, and cities of codes."""
     for seed in range(number):
         rng = Random(seed)
-        drawn = family(rng, True, most - seed % 4)
+        drawn = family(rng, True, many if seed % 2 else few)
         of = drawn.with_facts(drawn.draw(rng))
         state, stats = answer_to(of)
         assert stats["certified"]
@@ -354,7 +365,7 @@ def test_worlds(name: str, listed: bool, number: int) -> None:
             state = steps.state()
             optimal(present, state)
             assert steps.world.certificate.certified
-            assert steps.world.certificate.gap <= 1e-6
+            assert steps.world.certificate.gap <= 1e-6 + 1e-8 * abs(value(present, state))
             number = steps.rng.randrange(present.n)
             atom, literal = present.family.atoms[number], number + 1
             if atom in steps.facts or listed:

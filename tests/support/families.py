@@ -371,11 +371,21 @@ M(job, worker!)
     )
 
 
-def clusters(rng: Random, large: bool, n: int | None = None) -> Family:
-    """What is the same is transitive and symmetric: correlation clustering."""
+def clusters(rng: Random, large: bool, n: int | None = None, strangers: int = 0) -> Family:
+    """What is the same is transitive and symmetric: correlation clustering.
+
+    ``strangers`` are further records, alike to nobody: they are alone where transitivity is hard or pays.
+    """
     n = n or (rng.randint(4, 5) if large else 3)
-    items, weight = names("C", n), strength(rng) if n <= ENUMERATED_RECORDS else None
-    pairs, share = [*itertools.product(items, repeat=2)], rng.choice([None, 0.0, 0.1, 0.2])
+    weight = strength(rng) if n <= ENUMERATED_RECORDS else None
+    weight = weight if weight is None or not strangers else abs(weight)
+    items, share = names("C", n + strangers), rng.choice([None, 0.0, 0.1, 0.2])
+    some, pairs = items[:n], [*itertools.product(items, repeat=2)]
+
+    def draw(rng: Random) -> Facts:
+        own = [*itertools.product(some, repeat=2)]
+        alike = valued(rng, own) if share is None else noisy(rng, some, share)
+        return {"W": {pair: alike.get(pair, -1.0) for pair in pairs}}
 
     def ground(facts: Facts, out: Clauses) -> None:
         units(facts, "W", out, "Same")
@@ -388,7 +398,7 @@ def clusters(rng: Random, large: bool, n: int | None = None) -> Family:
             out.add(weight, *path, (True, "Same", (x, z)))
 
     def optimum(facts: Facts) -> float:
-        """Of all sets of items: a cluster that has the first of them, and the best of the others."""
+        """Of all sets of records: a cluster that has the first of them, and the best of the others."""
         w, best = facts["W"], [0.0] * (1 << n)
         inner = [
             math.fsum(w[items[i], items[j]] for i in members for j in members)
@@ -396,21 +406,24 @@ def clusters(rng: Random, large: bool, n: int | None = None) -> Family:
         ]
         for part in range(1, 1 << n):
             first = part & -part
-            clusters = (c for c in range(1, part + 1) if c & first and c & part == c)
-            best[part] = max(inner[c] + best[part ^ c] for c in clusters)
-        return best[-1]
+            others = beside = part ^ first
+            best[part] = inner[part]
+            while beside:
+                best[part] = max(best[part], inner[part ^ beside] + best[beside])
+                beside = beside - 1 & others
+        return best[-1] + math.fsum(w[x, x] for x in items[n:])
 
     def soft_optimum(facts: Facts) -> float:
-        """Of all sets of pairs; a triple counts unless two of its sides hold, and the third does not."""
+        """Of all sets of pairs; all triples pay, but for those of which two sides hold, and the third not."""
         assert weight is not None
-        w, sides = facts["W"], [*itertools.combinations(items, 2)]
+        w, sides = facts["W"], [*itertools.combinations(some, 2)]
         states = np.arange(1 << len(sides))
         same = {pair: (states >> bit & 1).astype(bool) for bit, pair in enumerate(sides)}
         same |= {(y, x): true for (x, y), true in same.items()}
-        total = math.fsum(w[x, x] for x in items) + weight * len(same)  # there and back
+        total = math.fsum(w[x, x] for x in items) + weight * len(items) * (len(items) - 1) ** 2
         total = total + sum(w[pair] * true for pair, true in same.items())
-        for x, y, z in itertools.permutations(items, 3):
-            total = total + weight * ~(same[x, y] & same[y, z] & ~same[x, z])
+        for x, y, z in itertools.permutations(some, 3):
+            total = total - weight * (same[x, y] & same[y, z] & ~same[x, z])
         return float(np.max(total))
 
     return Family(
@@ -422,7 +435,7 @@ Same(x, x).
 Same(x, y) => Same(y, x).
 {rule(weight, "Same(x, y) ^ Same(y, z) => Same(x, z)")}""",
         [("Same", pair) for pair in pairs],
-        lambda rng: {"W": valued(rng, pairs) if share is None else noisy(rng, items, share)},
+        draw,
         ground,
         optimum=optimum if weight is None else soft_optimum,
     )
@@ -1029,60 +1042,78 @@ City(row, city!)
 
 
 def cubic(rng: Random, large: bool) -> Family:
-    """Random rules of three variables, soft ones of either sign, over pairs, items and evidence."""
-    items = names("D", 4 if large and rng.random() < 0.5 else 3)
-    pairs = [*itertools.product(items, repeat=2)]
+    """Random rules of three variables, soft ones of either sign, over pairs, items and evidence.
+
+    Large ones have ten more items, of which nothing is true: more ground clauses, and no more states.
+    """
+    some = names("D", 4 if large and rng.random() < 0.5 else 3)
+    items = some + names("N", 10 if large else 0)
+    pairs = [*itertools.product(some, repeat=2)]
     number, unary = numbers(rng), rng.random() < 0.7
+    atoms: list[Atom] = [("S", pair) for pair in pairs]
+    atoms += [("T", (x,)) for x in some if unary]
     terms = [*itertools.permutations("xyz", 2), *itertools.product("xyz", repeat=2)]
     rules = []
     while len(rules) < rng.randint(2, 5):
         literals = [
-            (rng.random() < 0.4, "S", some) for some in rng.sample(terms, rng.randint(1, 3))
+            (rng.random() < 0.4, "S", args) for args in rng.sample(terms, rng.randint(1, 3))
         ]
         if unary and rng.random() < 0.5:
             literals.append((rng.random() < 0.5, "T", (rng.choice("xyz"),)))
         if rng.random() < 0.4:
             literals.append((rng.random() < 0.3, "E", rng.choice(terms)))
-        if {v for _, _, some in literals for v in some} == {*"xyz"}:
+        if {v for _, _, args in literals for v in args} == {*"xyz"}:
             equal = rng.choice(["", "", "x = y", "x = z", "y = z"])
             weight = None if rng.random() < 0.35 else 0.5 * number()
             rules.append((weight, literals, equal, weight is not None and rng.random() < 0.3))
 
     def ground(facts: Facts, out: Clauses) -> None:
         units(facts, "W", out, "S")
+        for name, args in atoms:
+            if not all((x,) in facts["Some"] for x in args):
+                out.add(None, (False, name, args))
         for (weight, literals, equal, conjunction), row in itertools.product(
             rules, itertools.product(items, repeat=3)
         ):
             of = dict(zip("xyz", row, strict=True))
-            atoms = [(sign, name, tuple(of[v] for v in some)) for sign, name, some in literals]
+            signed = [(sign, name, tuple(of[v] for v in args)) for sign, name, args in literals]
+            known = [atom for atom in signed if atom[1] == "E" or not {*atom[2]} <= {*some}]
             holds = equal != "" and of[equal[0]] == of[equal[-1]]
-            holds |= any(name == "E" and sign == (pair in facts["E"]) for sign, name, pair in atoms)
+            holds |= any(sign == (args in facts.get(name, ())) for sign, name, args in known)
             if not holds:
-                rest = [atom for atom in atoms if atom[1] != "E"]
+                rest = [atom for atom in signed if atom not in known]
                 out.add(-weight if weight and conjunction else weight, *rest)
 
     def text(rule_of: tuple[Any, list[Any], str, bool]) -> str:
         """A clause, or the conjunction that is its negation."""
         _, literals, equal, conjunction = rule_of
         parts = [
-            f"{'' if sign != conjunction else '!'}{name}({', '.join(some)})"
-            for sign, name, some in literals
+            f"{'' if sign != conjunction else '!'}{name}({', '.join(args)})"
+            for sign, name, args in literals
         ]
         if equal:
             parts.append(equal.replace("=", "!=") if conjunction else equal)
         return (" ^ " if conjunction else " v ").join(parts)
 
     lines = "\n".join(rule(each[0], text(each)) for each in rules)
+    known = {"S(x, y)": ["Some(x)", "Some(y)"], **({"T(x)": ["Some(x)"]} if unary else {})}
+    alone = "\n".join(f"{atom} => {of}." for atom, each in known.items() for of in each)
     return Family(
         f"""{listed(item=items)}
 W(item, item): real
 E(item, item)
+Some(item)
 S(item, item)
 {"T(item)" if unary else ""}
 1 W(x, y) ^ S(x, y)
+{alone}
 {lines}""",
-        [*(("S", pair) for pair in pairs), *(("T", (x,)) for x in items if unary)],
-        lambda rng: {"W": valued(rng, pairs), "E": chosen(rng, pairs, 0.4)},
+        atoms,
+        lambda rng: {
+            "W": valued(rng, pairs),
+            "E": chosen(rng, pairs, 0.4),
+            "Some": {(x,): 1.0 for x in some},
+        },
         ground,
     )
 
