@@ -228,7 +228,7 @@ class ClauseJoins:
         work: list[_Step] = [scan]
         for n in free:
             if terms[n].name in place:  # it comes twice in the atom
-                again = self._bind(f"{n}", place)
+                again = self._bind(f"{len(place)}", place)
                 work.append(_compared(self._at(terms[n], place), again, True))
             else:
                 self._bind(terms[n].name, place)

@@ -249,3 +249,11 @@ def test_a_step_reaches_only_the_ground_clauses_that_mention_its_atoms():
         touched.append(world.touched)
     assert touched == [49 + 50, 1, 2, 2]
     assert ("Smokes", ("Eve",)) not in dict(world.values())
+
+
+@pytest.mark.parametrize("part", ["!S(y, y)", "!(EXIST y S(y, y))"])
+def test_each_atom_of_a_rule_may_repeat_a_variable(part):
+    rules = f"E(item, item)\nS(item, item)\n2 S(x, z) ^ x != z\n1 S(x, x)\n!E(x, x) v !S(x, z) v {part}."
+    world = MlnWorld(parse(rules), ["S"], listed=True)
+    world.apply({("S", ("A", "B")): math.nan, ("S", ("B", "B")): math.nan, ("E", ("A", "A")): 1.0})
+    assert dict(world.values()) == {("S", ("A", "B")): 1.0, ("S", ("B", "B")): 0.0}
