@@ -1,5 +1,6 @@
 """Rules of three variables beside a plain lazy integer program, and the memory that answers take."""
 
+import gc
 import itertools
 import re
 from collections.abc import Callable, Sequence
@@ -180,6 +181,7 @@ def test_answers_beside_a_plain_lazy_program(
         cells = []
         for seed in range(rounds):
             question = draw(n, share, seed)
+            gc.collect()
             reading, _ = timed(question.simple().gain)
             ours, gain = timed(question.gain)
             theirs, (best, count) = timed(question.program)
@@ -200,6 +202,48 @@ def test_answers_beside_a_plain_lazy_program(
     )
     show("Rules of three variables: with, and without the last rule; HiGHS; medians", head, rows)
     assert max(row[-2] for row in rows) <= most
+
+
+LISTED = """
+Alike(record, record): real
+Same(record, record)
+1 Alike(x, y) ^ Same(x, y)
+Same(x, y) ^ Same(y, z) => Same(x, z).
+Same(x, y) ^ Same(x, z) ^ y < z => Same(y, z).
+Same(x, z) ^ Same(y, z) ^ x < y => Same(x, y).
+"""
+
+
+@sizes("blocks, steps, most", (3, 5, float("inf")), (134, 100, 0.02))
+def test_a_changed_similarity_in_a_world(blocks: int, steps: int, most: float) -> None:
+    """Fifteen listed pairs in each block of six records, beside the answer of a cold world."""
+    rng = Random(0)
+    pairs = [
+        (6 * block + x, 6 * block + y)
+        for block in range(blocks)
+        for x, y in itertools.combinations(range(6), 2)
+    ]
+    similarity = {pair: round(rng.gauss(0.2, 1.0), 3) for pair in pairs}
+
+    def cold() -> srl.World:
+        world = srl.World(srl.Model(LISTED), "Same", targets="listed")
+        world.apply(set={"Alike": similarity}, query={"Same": pairs})
+        return world
+
+    world = cold()
+    seconds = []
+    for _ in range(steps):
+        change = {rng.choice(pairs): round(rng.gauss(0.2, 1.0), 3)}
+        similarity |= change
+        spent, delta = timed(lambda: world.apply(set={"Alike": change}))  # noqa: B023
+        assert delta.certificate.certified
+        seconds.append(spent)
+    whole, other = timed(cold)
+    assert world.certificate.score == pytest.approx(other.certificate.score, abs=1e-6)
+    step = median(seconds)
+    row = (f"{len(pairs):,}", 1e3 * whole, 1e3 * step, f"{step / whole:.2%}")
+    show("A world of listed pairs, CPU ms", ("pairs", "cold", "a step", "share"), [row])
+    assert step <= most * whole
 
 
 @sizes("n, most", (8, float("inf")), (60, 110.0))
