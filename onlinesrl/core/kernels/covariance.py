@@ -18,9 +18,9 @@ from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
 
-SLOTS, LEAST = 0, 1
-"""The places in ``Covariance.size``: the number of slots in use, and a lower bound of the uses of each of
-their weights."""
+SLOTS, LEAST, PENDING = 0, 1, 2
+"""The places in ``Covariance.size``: the number of slots in use, a lower bound of the uses of each of their
+weights, and the number of pending reductions."""
 SMALLEST = 1e-100
 """The least size of a feature that a variance is set by, so that variances are finite."""
 MORE = 2
@@ -32,7 +32,11 @@ ROUNDING = 4e-16
 
 
 class Covariance(Frame):
-    """The covariance of weights. Those with a slot have it in ``matrix``, the others in ``variance``."""
+    """The covariance of weights. Those with a slot have it in ``matrix``, the others in ``variance``.
+
+    From ``matrix`` b b' of each row b of ``pending`` is still to be taken, which ``settle`` does for four
+    of them at once, since reading and writing the matrix is what takes time.
+    """
 
     matrix: Annotated[Floats, "slot, slot"]
     variance: Annotated[Floats, "weight"]
@@ -42,7 +46,9 @@ class Covariance(Frame):
     uses: Annotated[Ints, "weight"]  # how often it was used
     slot: Annotated[Ints32, "weight"]  # its slot, from 1; 0: none
     weight: Annotated[Ints, "slot"]  # the weight of each slot
-    size: Annotated[Ints, "2"]  # SLOTS, LEAST
+    size: Annotated[Ints, "3"]  # SLOTS, LEAST, PENDING
+    pending: Annotated[Floats, "4, slot"]
+    share: Annotated[Floats, "4"]  # of each variance, what a pending reduction leaves at least
     product: Annotated[Floats, "slot"]  # S d of the weights with a slot, after ``multiply``
 
 
@@ -51,6 +57,27 @@ def variance_of(c: Covariance, i: int) -> float:
     """Return the variance of weight i."""
     s = c.slot[i] - 1
     return float(c.matrix[s, s] if s >= 0 else c.variance[i])
+
+
+@kernel
+def settle(c: Covariance) -> None:
+    """Take what is pending off the matrix."""
+    slots, n, b, share = c.size[SLOTS], c.size[PENDING], c.pending, 1.0
+    for k in range(n):
+        share *= c.share[k]
+    for s in range(slots if n > 0 else 0):
+        row = c.matrix[s]
+        least = row[s] * share
+        if n == len(b):
+            x0, x1, x2, x3 = b[0, s], b[1, s], b[2, s], b[3, s]
+            for r in range(slots):
+                row[r] -= (x0 * b[0, r] + x1 * b[1, r]) + (x2 * b[2, r] + x3 * b[3, r])
+        else:
+            for k in range(n):
+                for r in range(slots):
+                    row[r] -= b[k, s] * b[k, r]
+        row[s] = max(row[s], least)
+    c.size[PENDING] = 0
 
 
 @kernel
@@ -65,6 +92,7 @@ def separate(c: Covariance, s: int, variance: float) -> None:
 @kernel
 def _give_slot(c: Covariance, i: int, s: int) -> None:
     """Give slot s to weight i, and take it from the weight that has it."""
+    settle(c)
     old = c.weight[s]
     if old >= 0:
         c.variance[old] = c.matrix[s, s]
@@ -138,6 +166,14 @@ def _multiplied(c: Covariance, touched: Ints, d: Floats, n: int) -> float:
             row = c.matrix[s]
             for r in range(slots):
                 c.product[r] += x * row[r]
+    for k in range(c.size[PENDING]):
+        b, along = c.pending[k], 0.0
+        for j in range(n):
+            s = c.slot[touched[j]] - 1
+            if s >= 0:
+                along += d[j] * b[s]
+        for r in range(slots):
+            c.product[r] -= along * b[r]
     for j in range(n):
         s = c.slot[touched[j]] - 1
         if s >= 0:
@@ -155,6 +191,7 @@ def multiply(c: Covariance, touched: Ints, d: Floats, n: int) -> float:
     """
     v = _multiplied(c, touched, d, n)
     if v < 0.0:
+        settle(c)
         for j in range(n):
             s = c.slot[touched[j]] - 1
             if s >= 0:
@@ -165,13 +202,13 @@ def multiply(c: Covariance, touched: Ints, d: Floats, n: int) -> float:
 
 @kernel
 def reduce(c: Covariance, touched: Ints, d: Floats, n: int, v: float, h: float) -> None:
-    """Subtract a a' h / (1 + h v), after ``multiply`` by the same ``d``; ``product`` is then scaled.
+    """Subtract a a' h / (1 + h v), after ``multiply`` by the same ``d``; from the matrix once it is settled.
 
     A variance is reduced by the factor 1 + h v at most, which holds in spite of rounding.
     """
     if not h * v > 0.0:
         return
-    slots, share = c.size[SLOTS], 1.0 / (1.0 + h * v)
+    share = 1.0 / (1.0 + h * v)
     root = math.sqrt(h * share)
     for j in range(n):
         i = touched[j]
@@ -179,15 +216,13 @@ def reduce(c: Covariance, touched: Ints, d: Floats, n: int, v: float, h: float) 
             variance = c.variance[i]
             b = root * variance * d[j]
             c.variance[i] = max(variance - b * b, variance * share)
-    for s in range(slots):
-        c.product[s] *= root
-    for s in range(slots):
-        b, row = c.product[s], c.matrix[s]
-        if b != 0.0:
-            least = row[s] * share
-            for r in range(slots):
-                row[r] -= b * c.product[r]
-            row[s] = max(row[s], least)
+    last = c.size[PENDING]
+    c.share[last] = share
+    for s in range(c.size[SLOTS]):
+        c.pending[last, s] = root * c.product[s]
+    c.size[PENDING] += 1
+    if c.size[PENDING] == len(c.pending):
+        settle(c)
 
 
 @kernel
@@ -211,6 +246,7 @@ def forget(c: Covariance, touched: Ints, n: int, memory: float, prior: float) ->
     S grows by the factor 1 / (1 - 1 / memory), but no variance by that beyond p / c^2. A weight without a
     slot forgets in examples that use it only, as the ``n`` weights in ``touched`` do.
     """
+    settle(c)
     slots = c.size[SLOTS]
     for s in range(slots):
         c.product[s] = _growth(c.matrix[s, s], c.scale[c.weight[s]], memory, prior)

@@ -27,6 +27,7 @@ from onlinesrl.core.kernels.covariance import (
     across,
     multiply,
     reduce,
+    settle,
     use,
 )
 
@@ -155,6 +156,7 @@ def _move(w: ClassWeights, touched: Ints, d: Floats, v: float, r: float, h: floa
         if s.slot[i] == 0:
             w.weight[i] += r * across(s, i, d[j])
     reduce(s, touched, d, len(touched), v, h)
+    settle(s)
 
 
 @kernel

@@ -218,9 +218,8 @@ class AveragedWeights(LearnedWeights):
         columns["slot"] = enlarged(old.slot, weights)
         columns["uses"] = uses
         if old is not NO_COVARIANCE:
-            columns |= {
-                name: getattr(old, name) for name in ("matrix", "weight", "size", "product")
-            }
+            names = "matrix", "weight", "size", "pending", "share", "product"
+            columns |= {name: getattr(old, name) for name in names}
         return Covariance.zeros(columns, weight=weights, slot=self.update.slots)
 
     def standard_errors(self, n: int) -> list[float | None]:

@@ -8,7 +8,7 @@ from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.jit.decorators import kernel, kernel_of, threaded
 from onlinesrl.core.jit.frames import Frame
 from onlinesrl.core.kernels.averaging import S, T, add, clear_gap, measure
-from onlinesrl.core.kernels.covariance import across, multiply, reduce
+from onlinesrl.core.kernels.covariance import across, multiply, reduce, settle
 from onlinesrl.core.online import averaged_weights, temperature
 from onlinesrl.core.online.averaged_weights import move_along
 from onlinesrl.core.online.update_rules.rule import UpdateParams, scale
@@ -31,7 +31,15 @@ from onlinesrl.mln.kernels.elimination_order import (
     structure,
 )
 from onlinesrl.mln.kernels.ground import ground_labelled, partly_labelled
-from onlinesrl.mln.kernels.ground_network import ATOMS, ROWS, Network, clamp, release, soft_score
+from onlinesrl.mln.kernels.ground_network import (
+    ATOMS,
+    ROWS,
+    Network,
+    clamp,
+    clause_true,
+    release,
+    soft_score,
+)
 from onlinesrl.mln.kernels.grounding_frames import (
     INFEASIBLE,
     OK,
@@ -50,8 +58,14 @@ from onlinesrl.mln.kernels.prediction_counts import (
     record,
     record_probabilities,
 )
-from onlinesrl.mln.kernels.sum_product import sum_product
-from onlinesrl.mln.kernels.unit_curvature import labels, probability_of_others, reduce_by_units
+from onlinesrl.mln.kernels.sum_product import clause_probability, log_partition, sum_product
+from onlinesrl.mln.kernels.unit_curvature import (
+    UnitRows,
+    labels,
+    list_rows,
+    probability_of_others,
+    reduce_by_units,
+)
 from onlinesrl.mln.kernels.weight_lookup import (
     Weights,
     by_true_atoms,
@@ -67,7 +81,7 @@ from onlinesrl.mln.kernels.weight_lookup import (
 from onlinesrl.mln.kernels.weight_magnitude import beyond, fine, largest
 
 GROW_WEIGHTS, GROW_TABLES, GROW_OUTPUT, GROW_CLAUSES = 4, 5, 6, 8
-TOO_WIDE = 9
+TOO_WIDE, GROW_UNITS = 9, 10
 TOGETHER = 1 << 16
 """The largest number of cells at which the tables of prediction and rival are filled together."""
 ELIMINATION = 0
@@ -106,6 +120,7 @@ class StepFrame(Frame):
     moved: Ints  # [place] working memory of steps along the covariance, like the next two
     gradient: Floats  # [place]
     before: Floats  # [place]
+    rows: UnitRows  # of the world at hand
 
     @classmethod
     def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:
@@ -370,6 +385,12 @@ def find_gap(p: StepFrame, filled: bool, partly: bool) -> tuple[int, float]:
     return n, by_true_atoms(net, state.truth, state.rival, rho) if p.f1 else rho
 
 
+@kernel_of("covers", True)
+def list_units(p: StepFrame) -> bool:
+    """List the rows of each unit, which ``learn_by_covariance`` needs; False: there is no room."""
+    return list_rows(p.net, p.rows)
+
+
 @kernel_of("covers", np.nan)
 def learn_by_covariance(p: StepFrame, n: int, entropy: float, partly: bool, checked: bool) -> float:
     """Learn along S g of the gap g of ``n`` weights; returns the loss. See ``update_rules.second_order``.
@@ -388,6 +409,7 @@ def learn_by_covariance(p: StepFrame, n: int, entropy: float, partly: bool, chec
         t, h = one_label(q, probability_of_others(net, slot, p.rival.unary))
         if move_along(w, p.how, p.scalar, n, t, loss):
             reduce(c, w.touched, w.delta, n, q, h)
+            settle(c)
         else:
             loss = np.nan
         clear_gap(w, n)
@@ -395,12 +417,12 @@ def learn_by_covariance(p: StepFrame, n: int, entropy: float, partly: bool, chec
     for j in range(n):
         p.gradient[j], p.moved[j] = w.delta[j], w.touched[j]
     clear_gap(w, n)
-    reduce_by_units(net, w, c, p.state.truth, p.state.rival, p.rival.unary, units)
+    reduce_by_units(net, w, c, p.rows, p.state.truth, p.state.rival, p.rival.unary, units)
     for j in range(n):
         add(w, j, p.moved[j], p.gradient[j])
     q, t = multiply(c, w.touched, w.delta, n), 1.0
     if checked and units > 1 and q > 0.0:
-        t = shorter(p, n, q)
+        t = shorter(p, n, q, loss, partly)
     if not move_along(w, p.how, p.scalar, n, t, loss):
         loss = np.nan
     clear_gap(w, n)
@@ -408,30 +430,40 @@ def learn_by_covariance(p: StepFrame, n: int, entropy: float, partly: bool, chec
 
 
 @kernel_of("covers", 1.0)
-def shorter(p: StepFrame, n: int, q: float) -> float:
-    """Return the share of the step S g after which log P(truth) does not fall.
+def shorter(p: StepFrame, n: int, q: float, loss: float, partly: bool) -> float:
+    """Return the share of the step S g at which -log P(truth) is least; at most 1, the whole step.
 
-    Its derivative along the step is q = g'S g at first. Where it is negative at the end, the share is that at
-    which a line through both is 0.
+    By a parabola through ``loss``, before the step, and the loss after it. Its slope is -q = -g'S g at first.
     """
-    w, c = p.weights, p.how.covariance
+    w, c, curvature = p.weights, p.how.covariance, 1.0 + q
     for j in range(n):
         i = w.touched[j]
-        p.gradient[j], p.before[j] = w.delta[j], w.value[i, 1]
+        p.before[j] = w.value[i, 1]
         w.value[i, 1] += across(c, i, w.delta[j])
-    more, _ = add_expected(p, n, -1.0)
-    fall = 0.0
-    for j in range(max(more, n)):
-        i = w.touched[j]
-        if j < n:
-            fall += w.delta[j] * across(c, i, p.gradient[j])
-            w.value[i, 1], w.delta[j] = p.before[j], p.gradient[j]
-        else:
-            fall += w.delta[j] * across(c, i, 0.0)
-            w.delta[j], w.mark[i] = 0.0, 0
-    if more < 0:
-        return 1.0 / (1.0 + q)
-    return q / fall if fall > q else 1.0
+    size = effective(p.net, w.value, next_scale(p), 0.0, p.weight)
+    if fits(p, p.weight, size, False) == OK:
+        curvature = 2.0 * (loss_by(p, partly) - loss + q)
+    for j in range(n):
+        w.value[w.touched[j], 1] = p.before[j]
+    return q / curvature if curvature > q else 1.0
+
+
+@kernel_of("covers", 0.0)
+def loss_by(p: StepFrame, partly: bool) -> float:
+    """Return -log P(truth), or of the labels, by the weights of ground clauses in ``weight``."""
+    net, st, rest = p.net, p.structure, p.rival
+    log_z = log_partition(net, st, p.weight)
+    if partly:
+        clamp(net, p.state.truth)
+        log_z -= log_partition(net, st, p.weight)
+        release(net)
+        return log_z
+    for r in range(net.size[ROWS]):
+        for k in range(net.row_len[r] if net.row_weight[r] >= 0 else 0):
+            _, left_out = clause_probability(net, st, r, k, rest.unary, rest.table, p.more)
+            share = float(int(clause_true(net, r, k, p.state.truth))) - left_out
+            log_z -= p.weight[net.clause_start[r] + k] * share
+    return log_z
 
 
 @threaded
@@ -478,6 +510,8 @@ def step(p: StepFrame, w: int, learns: bool, learning: bool) -> int:
     status, detail = ground_labelled(
         p.plans, p.batch, w, p.net, p.scratch, p.state.truth, p.max_atoms, p.max_groundings
     )
+    if status == OK and learns and not list_units(p):
+        return GROW_UNITS
     if status == OK:
         status, detail = predict(p, w, learning, learns and filled and not p.how.expects)
     if status != OK and status < FINAL:
@@ -502,6 +536,8 @@ def ground_alone(p: StepFrame, w: int) -> int:
 @threaded
 def learn_alone(p: StepFrame, w: int, again: bool) -> int:
     """Learn from a ground world that this has not predicted; see ``solve`` and ``learn``."""
+    if not list_units(p):
+        return GROW_UNITS
     status = order(p)
     return learn(p, w, False, again) if status == OK else status
 

@@ -118,26 +118,16 @@ def _distribute(
 
 
 @kernel
-def sum_product(
-    net: Network,
-    st: Structure,
-    weight: Floats,
-    unary: Floats,
-    table: Floats,
-    false: Floats,
-) -> float:
-    """Write every variable's distribution to ``unary`` [value slot]; return log Z, -inf: infeasible.
+def log_partition(net: Network, st: Structure, weight: Floats) -> float:
+    """Return log Z, -inf: infeasible; leaves the messages in the tables.
 
-    ``structure`` has run on the network; ``weight`` is [ground clause]; ``table`` is as long as the
-    structure's, and gets the probabilities of each edge's pairs of values; ``false`` [ground clause] gets the
-    probability that a generic clause is false. The log Z is that of the score without the constants that
-    ``elimination.eliminate`` leaves out.
+    ``structure`` has run on the network; ``weight`` is [ground clause]. The log Z is that of the score
+    without the constants that ``elimination.eliminate`` leaves out.
     """
-    n, slots = net.size[VARIABLES], net.size[ATOMS] + net.size[VARIABLES]
     clear(net, st)
     fill(net, st, weight, st, weight, False)
     log_z = 0.0
-    for place in range(n):
+    for place in range(net.size[VARIABLES]):
         v = st.order[place]
         message = 0.0
         for cell in range(first_cell(net, st, v)):
@@ -146,7 +136,25 @@ def sum_product(
             next_cell(net, st, v)
         if st.clique_start[place + 1] == st.clique_start[place]:
             log_z += message
-    unary[:slots] = 0.0
+    return log_z
+
+
+@kernel
+def sum_product(
+    net: Network,
+    st: Structure,
+    weight: Floats,
+    unary: Floats,
+    table: Floats,
+    false: Floats,
+) -> float:
+    """Write every variable's distribution to ``unary`` [value slot]; return ``log_partition``.
+
+    ``table`` is as long as the structure's, and gets the probabilities of each edge's pairs of values;
+    ``false`` [ground clause] gets the probability that a generic clause is false.
+    """
+    log_z = log_partition(net, st, weight)
+    unary[: net.size[ATOMS] + net.size[VARIABLES]] = 0.0
     table[: st.size[CELLS]] = 0.0
     false[: net.clause_start[net.size[ROWS]]] = 0.0
     if log_z > -np.inf:

@@ -8,22 +8,26 @@ to the root z of z - m = v (1 - sigmoid(z)), v = x'S x.
 """
 
 import math
+from typing import Annotated
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bytes, Floats
+from onlinesrl.core.arrays import Bytes, Floats, Ints32
 from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.jit.frames import Frame
 from onlinesrl.core.kernels.averaging import clear_gap
 from onlinesrl.core.kernels.covariance import (
     Covariance,
     implicit_root,
     multiply,
     reduce,
+    settle,
     sigmoid,
 )
 from onlinesrl.mln.kernels.elimination_order import values
 from onlinesrl.mln.kernels.ground_network import (
     ATOMS,
+    DEFINED,
     OPEN,
     ROWS,
     VARIABLES,
@@ -31,7 +35,15 @@ from onlinesrl.mln.kernels.ground_network import (
     clause_true,
     define,
 )
-from onlinesrl.mln.kernels.weight_lookup import Weights, add_gap, may_change
+from onlinesrl.mln.kernels.weight_lookup import Weights, add_row
+
+
+class UnitRows(Frame):
+    """The rows of ground clauses of each variable, those with its atoms or with atoms defined by them."""
+
+    start: Annotated[Ints32, "atom + 2"]  # [variable + 1] the first place in ``row``
+    row: Annotated[Ints32, "entry"]
+
 
 UNITS = 64
 """Of more units of an example every n-th stands for all, with n times its information."""
@@ -39,6 +51,44 @@ NEAR = 1e-6
 """On a way shorter than this the mean of P (1 - P) is that at its end."""
 LEAST = 1e-12
 """The least information of a unit, so that what is certain is not forgotten to be so by rounding."""
+
+
+@kernel
+def _note(net: Network, rows: UnitRows, v: int, r: int, fills: bool) -> None:
+    """Count row r among those of v, or write it there, unless it was the last one already."""
+    if net.differ[v] != r:
+        net.differ[v] = r
+        if fills:
+            rows.row[rows.start[v + 1]] = r
+            rows.start[v + 1] += 1
+        else:
+            rows.start[v + 2] += 1
+
+
+@kernel
+def list_rows(net: Network, rows: UnitRows) -> bool:
+    """Write the rows of each variable, by counting and then writing them; False: there is no room."""
+    variables = net.size[VARIABLES]
+    rows.start[: variables + 2] = 0
+    for fills in range(2):
+        net.differ[:variables] = -1  # the last row of each variable
+        for r in range(net.size[ROWS]):
+            for p in range(net.lit_start[r], net.lit_start[r + 1]):
+                for k in range(net.row_len[r]):
+                    a = net.lit_atom[p] + k * net.lit_step[p]
+                    if net.fixed[a] == DEFINED:
+                        for q in range(
+                            net.lit_start[net.key[a]] + 1, net.lit_start[net.key[a] + 1]
+                        ):
+                            _note(net, rows, net.var_of[net.lit_atom[q]], r, fills > 0)
+                    else:
+                        _note(net, rows, net.var_of[a], r, fills > 0)
+        if fills == 0:
+            for v in range(variables):
+                rows.start[v + 2] += rows.start[v + 1]
+            if rows.start[variables + 1] > len(rows.row):
+                return False
+    return True
 
 
 @kernel
@@ -98,13 +148,11 @@ def _set(net: Network, v: int, value: int, state: Bytes) -> bool:
 
 
 @kernel
-def _breaks(net: Network, state: Bytes) -> bool:
-    """Tell whether a state breaks a hard clause of an atom that differs in the last ``add_gap``."""
-    for r in range(net.size[ROWS]):
-        if net.row_weight[r] < 0 and may_change(net, r):
-            for k in range(net.row_len[r]):
-                if not clause_true(net, r, k, state):
-                    return True
+def _breaks(net: Network, r: int, truth: Bytes, rival: Bytes) -> bool:
+    """Tell whether a rival breaks a hard clause of row r that the truth satisfies."""
+    for k in range(net.row_len[r]):
+        if clause_true(net, r, k, truth) and not clause_true(net, r, k, rival):
+            return True
     return False
 
 
@@ -120,7 +168,15 @@ def _ahead(w: Weights, n: int) -> float:
 
 @kernel
 def _rival(
-    net: Network, w: Weights, v: int, value: int, truth: Bytes, rival: Bytes, n: int, share: float
+    net: Network,
+    w: Weights,
+    rows: UnitRows,
+    v: int,
+    value: int,
+    truth: Bytes,
+    rival: Bytes,
+    n: int,
+    share: float,
 ) -> tuple[int, bool]:
     """Add ``share`` (f(truth) - f(rival)) to the gap, where v has another value; returns its weights.
 
@@ -132,15 +188,25 @@ def _rival(
             current = a - net.var_start[v] + 1
     possible = value != current and _set(net, v, value, rival)
     if possible:
-        n, _, _ = add_gap(net, w, truth, rival, n, share)
-        possible = not _breaks(net, rival)
+        for place in range(rows.start[v], rows.start[v + 1]):
+            r = rows.row[place]
+            if net.row_weight[r] < 0:
+                possible &= not _breaks(net, r, truth, rival)
+            else:
+                n, _, _ = add_row(net, w, r, truth, rival, n, share)
     _set(net, v, current, rival)
     return n, possible
 
 
 @kernel
 def _against_others(
-    net: Network, w: Weights, v: int, truth: Bytes, rival: Bytes, score: Floats
+    net: Network,
+    w: Weights,
+    rows: UnitRows,
+    v: int,
+    truth: Bytes,
+    rival: Bytes,
+    score: Floats,
 ) -> tuple[int, float]:
     """Set the gap to f(truth) - E[f | another value of v]; return its weights, and m.
 
@@ -148,7 +214,7 @@ def _against_others(
     """
     first, top, total = net.var_start[v] + v, -np.inf, 0.0
     for value in range(values(net, v)):
-        n, possible = _rival(net, w, v, value, truth, rival, 0, 1.0)
+        n, possible = _rival(net, w, rows, v, value, truth, rival, 0, 1.0)
         score[first + value] = -_ahead(w, n) if possible else -np.inf
         clear_gap(w, n)
         top = max(top, score[first + value])
@@ -160,7 +226,7 @@ def _against_others(
     for value in range(values(net, v)):
         share = math.exp(score[first + value] - top) / total
         if share > 0.0:
-            n, _ = _rival(net, w, v, value, truth, rival, n, share)
+            n, _ = _rival(net, w, rows, v, value, truth, rival, n, share)
     return n, -(top + math.log(total))
 
 
@@ -169,6 +235,7 @@ def reduce_by_units(
     net: Network,
     w: Weights,
     c: Covariance,
+    rows: UnitRows,
     truth: Bytes,
     rival: Bytes,
     score: Floats,
@@ -187,7 +254,7 @@ def reduce_by_units(
         unit += 1
         if unit % every != 0:
             continue
-        n, m = _against_others(net, w, u, truth, rival, score)
+        n, m = _against_others(net, w, rows, u, truth, rival, score)
         if n > 0 and m < np.inf:
             v = multiply(c, w.touched, w.delta, n)
             z = -implicit_root(-m, v)
@@ -196,3 +263,4 @@ def reduce_by_units(
                 h = (sigmoid(-m) - sigmoid(-z)) / (z - m)
             reduce(c, w.touched, w.delta, n, v, every * max(h, LEAST))
         clear_gap(w, n)
+    settle(c)

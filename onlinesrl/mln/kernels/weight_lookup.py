@@ -190,7 +190,7 @@ def mean_cost(net: Network, truth: Bytes, rival: Bytes, cost: Floats) -> float:
 
 
 @kernel
-def may_change(net: Network, row: int) -> bool:
+def _may_change(net: Network, row: int) -> bool:
     """Tell whether some atom from the first to the last one of a literal of a row differs."""
     for p in range(net.lit_start[row], net.lit_start[row + 1]):
         a = net.lit_atom[p]
@@ -200,37 +200,28 @@ def may_change(net: Network, row: int) -> bool:
 
 
 @kernel
-def add_gap(
-    net: Network, weights: Weights, truth: Bytes, rival: Bytes, n: int, share: float
+def add_row(
+    net: Network, weights: Weights, r: int, truth: Bytes, rival: Bytes, n: int, share: float
 ) -> tuple[int, int, float]:
-    """Add ``share`` (f(truth) - f(rival)) to ``delta``, and note in ``net.differ`` where the states differ.
+    """Add ``share`` (f(truth) - f(rival)) of the clauses of row r to ``delta``.
 
     ``n`` weights were touched before. Returns how many are now, and the number and the sum of what was added.
     """
-    terms, total = 0, 0.0
-    net.differ[0] = 0
-    for a in range(net.size[ATOMS]):
-        net.differ[a + 1] = net.differ[a] + (truth[a] != rival[a])  # how many up to this one differ
-    if net.differ[net.size[ATOMS]] == 0:
-        return n, terms, total
-    for r in range(net.size[ROWS]):
-        first = net.row_weight[r]
-        if first < 0 or not may_change(net, r):
-            continue
-        p = net.lit_start[r]
-        literals = net.lit_start[r + 1] - p
-        q = p + (literals == 2)
-        for k in range(net.row_len[r]):
-            if 1 <= literals <= 2:
-                in_truth = either_true(net, p, q, k, truth)
-                in_rival = either_true(net, p, q, k, rival)
-            else:
-                in_truth, in_rival = clause_true(net, r, k, truth), clause_true(net, r, k, rival)
-            if in_truth != in_rival:
-                x = net.row_factor[r] * (int(in_truth) - int(in_rival))
-                n = add(weights, n, first + k * net.row_step[r], share * x)
-                total += abs(net.row_factor[r])
-                terms += 1
+    terms, total, first = 0, 0.0, net.row_weight[r]
+    p = net.lit_start[r]
+    literals = net.lit_start[r + 1] - p
+    q = p + (literals == 2)
+    for k in range(net.row_len[r]):
+        if 1 <= literals <= 2:
+            in_truth = either_true(net, p, q, k, truth)
+            in_rival = either_true(net, p, q, k, rival)
+        else:
+            in_truth, in_rival = clause_true(net, r, k, truth), clause_true(net, r, k, rival)
+        if in_truth != in_rival:
+            x = net.row_factor[r] * (int(in_truth) - int(in_rival))
+            n = add(weights, n, first + k * net.row_step[r], share * x)
+            total += abs(net.row_factor[r])
+            terms += 1
     return n, terms, total
 
 
@@ -240,10 +231,18 @@ def gap(
 ) -> tuple[int, float]:
     """Accumulate Delta = f(truth) - f(rival) in ``delta``; returns how many weights it touched, and rho."""
     rho = 0.0
+    net.differ[0] = 0
     for a in range(net.size[ATOMS]):
-        if truth[a] != rival[a] and net.fixed[a] != DEFINED and not net.latent[a]:
+        differs = truth[a] != rival[a]
+        net.differ[a + 1] = net.differ[a] + differs  # how many up to this one differ
+        if differs and net.fixed[a] != DEFINED and not net.latent[a]:
             rho += cost[a]
-    n, terms, total = add_gap(net, weights, truth, rival, 0, 1.0)
+    n, terms, total = 0, 0, 0.0
+    if net.differ[net.size[ATOMS]] > 0:
+        for r in range(net.size[ROWS]):
+            if net.row_weight[r] >= 0 and _may_change(net, r):
+                n, count, size = add_row(net, weights, r, truth, rival, n, 1.0)
+                terms, total = terms + count, total + size
     _drop_rounding(weights, n, terms * EPSILON * total)
     return n, rho
 

@@ -46,6 +46,7 @@ from onlinesrl.mln.kernels.elimination_order import structure_memory
 from onlinesrl.mln.kernels.ground import partly_labelled
 from onlinesrl.mln.kernels.grounding_frames import INFEASIBLE, OK, WEIGHTS_BEYOND
 from onlinesrl.mln.kernels.predict_and_learn import OVERFLOW
+from onlinesrl.mln.kernels.unit_curvature import UnitRows
 from onlinesrl.mln.kernels.weight_lookup import by_true_atoms, expected_gap, gap, mean_cost
 from onlinesrl.mln.online.atom_counts import AtomCounter
 from onlinesrl.mln.online.results import ILP, ROUTES, UNSOLVED, Results
@@ -57,6 +58,7 @@ GROWING = {
     predict_and_learn.GROW_TABLES,
     predict_and_learn.GROW_OUTPUT,
     predict_and_learn.GROW_CLAUSES,
+    predict_and_learn.GROW_UNITS,
 }
 
 AUDIT_TOLERANCE = 1e-6
@@ -131,9 +133,11 @@ class ExampleProcessor:
         finally:
             self.margins, self.inference = before
 
-    def allocate(self, tables: int = 1 << 14, output: int = 1 << 12) -> None:
-        """Allocate, or reallocate, memory for ``tables`` cells and ``output`` recorded atoms."""
-        self.room = {"tables": tables, "output": output}
+    def allocate(
+        self, tables: int = 1 << 14, output: int = 1 << 12, unit_rows: int = 1 << 12
+    ) -> None:
+        """Allocate, or reallocate, memory for so many table cells, recorded atoms and rows of units."""
+        self.room = {"tables": tables, "output": output, "unit_rows": unit_rows}
         self._make_states()
 
     def _make_states(self) -> None:
@@ -152,6 +156,7 @@ class ExampleProcessor:
         together = 4 * tables if self.temperature else min(4 * tables, predict_and_learn.TOGETHER)
         unary, table = np.zeros(2 * room["atoms"]), np.zeros(together)
         self.rival = replace(self.tables, unary=unary, table=table)
+        self.rows = UnitRows.zeros(atom=room["atoms"], entry=self.room["unit_rows"])
 
     def begin(
         self,
@@ -230,7 +235,9 @@ class ExampleProcessor:
             weights.update.predict == "current",
             NO_TEMPERATURE if self._fitted is None else self._fitted.state,
             self.moved,
-            *self.gradient,
+            self.gradient[0],
+            self.gradient[1],
+            self.rows,
         )
 
     @property
@@ -245,6 +252,9 @@ class ExampleProcessor:
             self._make_states()
         elif status == predict_and_learn.GROW_TABLES:
             self.room["tables"] *= 2
+            self._make_states()
+        elif status == predict_and_learn.GROW_UNITS:
+            self.room["unit_rows"] *= 2
             self._make_states()
         elif status == predict_and_learn.GROW_OUTPUT:
             self.room["output"] *= 2

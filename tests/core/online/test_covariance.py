@@ -22,6 +22,7 @@ def begun(rng: np.random.Generator, weights: int, slots: int) -> k.Covariance:
 
 def dense(c: k.Covariance) -> Matrix:
     """The covariance of all weights."""
+    k.settle(c)
     full = np.diag(c.variance)
     for i in np.flatnonzero(c.slot):
         for j in np.flatnonzero(c.slot):

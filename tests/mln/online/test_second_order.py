@@ -12,6 +12,7 @@ from scipy.optimize import brentq
 
 import onlinesrl as srl
 from onlinesrl.core.online.update_rules.second_order import SecondOrder
+from onlinesrl.mln.kernels.ground_network import DEFINED, clause_true, define
 from onlinesrl.mln.online.weight_table import WeightTable
 
 Vector = NDArray[np.float64]
@@ -122,9 +123,9 @@ def test_dependent_atoms_are_as_by_enumeration() -> None:
         for atom in range(3):
             dense.reduce(table[n] - table[n ^ (4 >> atom)])
         step = dense.s @ gradient
-        q, end = step @ gradient, table[n] - np.exp(lse(table @ (dense.w + step))) @ table
-        fall = q - step @ end
-        dense.w = dense.w + step * (q / fall if fall > q else 1.0)
+        q, rise = step @ gradient, (lse(table @ dense.w) - lse(table @ (dense.w + step)))[n]
+        curvature = 2.0 * (rise + q)
+        dense.w = dense.w + step * (q / curvature if curvature > q else 1.0)
         got = [row.weight for row in learner.weights.rows]
         np.testing.assert_allclose(got, dense.w, atol=1e-6)
         errors = [row.standard_error or 0.0 for row in learner.weights.rows]
@@ -268,3 +269,36 @@ def test_a_memory_of_one_example_is_refused() -> None:
     """Each would forget all before it."""
     with pytest.raises(ValueError, match="memory"):
         SecondOrder(memory=1)
+
+
+def test_units_have_the_rows_that_they_change_also_by_defined_atoms() -> None:
+    model = 'p = {"a", "b", "c", "d"}\nNear(p, p)\nSick(p)\nHas(p, k!)\nk = {"u", "v", "w"}\n'
+    model += "1 (EXIST y (Near(x, y) ^ Sick(y) ^ !Sick(x)))\nSick(x) ^ Has(x, +k)\n"
+    model += "Near(x, y) ^ Has(x, +k) => Has(y, +k)\nHas(x, k) v Has(x, +l) v Sick(x)\n"
+    learner = srl.OnlineLearner(model, ["Sick", "Has"], update={"update": "second-order"})
+    own: Any = learner.learned
+    own.worlds.allocate(unit_rows=1)  # and grows
+    near = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
+    truth = {"Sick": ["a", "d"], "Has": [("a", "u"), ("b", "v"), ("c", "v"), ("d", "w")]}
+    learner.learn_one({"Near": near}, truth)
+    net, rows, rng = own.grounder.net, own.worlds.rows, np.random.default_rng(0)
+    atoms, variables, count = net.size[:3].tolist()
+    assert np.any(net.fixed[:atoms] == DEFINED) and net.row_len[:count].max() <= 3
+    changed = [set[int]() for _ in range(variables)]
+    for _ in range(200):
+        state = rng.integers(0, 2, atoms, dtype=np.uint8)
+        define(net, state)
+        for v in range(variables):
+            other = state.copy()
+            other[rng.integers(net.var_start[v], net.var_start[v + 1])] ^= 1
+            define(net, other)
+            changed[v] |= {
+                r
+                for r, k in itertools.product(range(count), range(3))
+                if k < net.row_len[r]
+                and clause_true(net, r, k, state) != clause_true(net, r, k, other)
+            }
+    for v, some in enumerate(changed):
+        listed = rows.row[rows.start[v] : rows.start[v + 1]].tolist()
+        assert len({*listed}) == len(listed)
+        assert some <= {*listed}
