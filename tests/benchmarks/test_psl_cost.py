@@ -1,4 +1,4 @@
-"""PSL: whole processes beside PSL's, inference on pages, and by two threads.
+"""PSL: whole processes beside PSL's, inference on pages and beside HiGHS, and by two threads.
 
 PSL's runtime is that of the package pslpython; it needs Java. PSL's seconds are those that the peers' script
 takes from its log.
@@ -13,12 +13,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import highspy
 import numpy as np
 import pytest
 
+from onlinesrl.core.arrays import Floats
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm
-from tests.benchmarks.measure import ONLINESRL, Used, python, ratio, show, sizes
-from tests.support.hinge_models import PSL, friendship
+from tests.benchmarks.measure import ONLINESRL, Used, in_turns, python, ratio, show, sizes
+from tests.support.hinge_models import PSL, alike, friendship
 
 CASES = ["simple-acquaintances", "friendship-100k", "citeseer"]
 CASES += ["smokers-100k-sq", "smokers-100k-lin", "socialnet-22050-quad"]
@@ -140,6 +143,43 @@ def test_pages(
         rows.append((f"{blocks} blocks", stats["potentials"], used.wall, used.cpu, used.megabytes))
     show("Tandem inference", ("", "potentials", "s", "CPU s", "peak MB"), rows)
     assert rows[-1][-1] <= min(most, rows[0][-1] + more)
+
+
+def by_highs(model: HingeLossMRF, weights: Floats) -> float:
+    """The least energy by HiGHS's dual simplex alone, of all rows, with a number for each hinge."""
+    n, m, each = model.n_variables, model.n_rows, np.arange(model.n_rows)
+    program = highspy.HighsLp()
+    program.num_col_, program.num_row_ = n + m, m
+    program.col_cost_ = np.append(np.zeros(n), model.row_weights(weights))
+    program.col_lower_ = np.zeros(n + m)
+    program.col_upper_ = np.append(np.ones(n), np.full(m, np.inf))
+    program.row_lower_, program.row_upper_ = np.full(m, -np.inf), -model.constant
+    program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    program.a_matrix_.start_ = model.start + np.arange(m + 1)
+    program.a_matrix_.index_ = np.insert(model.variable, model.start[1:], n + each)
+    program.a_matrix_.value_ = np.insert(model.coefficient, model.start[1:], -1.0)
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    for option, setting in {"output_flag": False, "solver": "simplex", "threads": 1}.items():
+        solver.setOptionValue(option, setting)  # type: ignore[arg-type]
+    solver.passModel(program)
+    solver.run()
+    assert solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    return float(solver.getInfo().objective_function_value)
+
+
+@sizes("people, times, most", (30, 1, np.inf), (200, 5, np.inf), (600, 3, 1.0))
+def test_a_dense_model(people: int, times: int, most: float) -> None:
+    """Linear rules about all pairs of 600 people are 360,600 ground rules."""
+    model, weights = alike(people)
+    found, least = Admm().solve(model, weights), by_highs(model, weights)
+    assert found.certified
+    assert found.energy == pytest.approx(least, rel=2e-6)
+    ours, theirs = in_turns(
+        times, lambda: Admm().solve(model, weights), lambda: by_highs(model, weights)
+    )
+    row = (f"{model.n_rows:,}", median(ours), median(theirs), ratio(ours, theirs))
+    show("ADMM beside HiGHS", ("ground rules", "ADMM: CPU s", "HiGHS: CPU s", "ratio"), [row])
+    assert row[-1] <= most
 
 
 @sizes("people, times", (10, 1), (430, 15))

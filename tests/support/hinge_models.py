@@ -112,6 +112,17 @@ def smokers(friend, observed, power=2):
     return rows.model(int(free.sum())), np.ones(2)
 
 
+def alike(people, power=1, seed=0):
+    """1: Sim(A, B) & T(A) -> T(B), 1: L(A) -> T(A), 0.5: !T(A), of random similarities of all pairs."""
+    random = np.random.default_rng(seed)
+    a, b = np.nonzero(~np.eye(people, dtype=bool))
+    each, rows = np.arange(people)[:, None], Rows()
+    rows.add(0, np.stack((a, b), 1), [1, -1], random.random(len(a)) - 1, power)
+    rows.add(1, each, -1, random.random(people), power)
+    rows.add(2, each, 1, 0, power)
+    return rows.model(people), np.array([1.0, 1.0, 0.5])
+
+
 @cache
 def psl_case(name):
     """Ground one of the peers' cases; its weights are divided by the largest, as PSL does."""

@@ -10,7 +10,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.core.parallel.threads import ThreadTeam
-from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
+from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, PLAIN, HingeLossMRF
 from onlinesrl.psl.inference.admm_threads import Rounds, TeamRounds
 from onlinesrl.psl.inference.dual import check_constants, check_weights
 from onlinesrl.psl.inference.protocols import HingeSolution, Round, Watch
@@ -20,6 +20,13 @@ from onlinesrl.psl.kernels import admm_rows, admm_solve
 
 LEARNING = 1e-4, 1e-4
 """The tolerance and the violation at which rounds between updates of weights have converged."""
+ROUNDS = 25_000
+LOOKS = tuple(ROUNDS // 4**k for k in (4, 3, 2, 1, 0))
+"""After how many rounds, the most at last, it is asked whether they will do."""
+WORK = 25_000_000
+"""Rounds times entries that cost about as much as loading HiGHS: before, no other engine is tried."""
+STEP, STEPS = 3_000, 1_000
+"""With the number of variables, how many entries cost as much as a step of the simplex; its fewest steps."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class Admm(ScaledEngine):
 
     tolerance: float = 1e-6
     violation: float = 1e-4
-    rounds: int = 25_000
+    rounds: int = ROUNDS
     watch: Watch | None = field(default=None, compare=False)
     threads: int = field(default=1, compare=False)
     large: int = 50_000
@@ -52,15 +59,65 @@ class Admm(ScaledEngine):
         watch = unscaled(self.watch, factor)
         team = ThreadTeam(self.threads) if model.n_rows >= self.large else None
         with team or nullcontext():
-            state = AdmmState(model, weights, bonus, start, team)
-            if watch is None:
-                return state.solve(self.tolerance, self.violation, self.rounds)
-            while True:
-                solution = state.solve(self.tolerance, self.violation, 0)
-                figures = solution.energy, solution.bound, solution.violation
-                watch(Round(solution.iterations, *figures))
-                if solution.certified or solution.iterations >= self.rounds:
+            state, before = AdmmState(model, weights, bonus, start, team), np.inf
+            for rounds in LOOKS:
+                solution = self._until(state, min(rounds, self.rounds), watch)
+                if solution.certified or solution.iterations < rounds:
                     return solution
+                left = len(LOOKS) - 1 - LOOKS.index(rounds)
+                excess = self._excess(solution)
+                if excess * (excess / before) ** left >= 1.0:  # the gap will not close
+                    other = self._by_another(state, solution, is_last=left == 0)
+                    if other is not None and other.certified:
+                        return other
+                before = excess
+            more = self.rounds > solution.iterations
+            return self._until(state, self.rounds, watch) if more else solution
+
+    def _until(self, state: AdmmState, rounds: int, watch: Watch | None) -> HingeSolution:
+        """Continue up to so many rounds in all."""
+        if watch is None:
+            return state.solve(self.tolerance, self.violation, rounds)
+        while True:
+            solution = state.solve(self.tolerance, self.violation, 0)
+            figures = solution.energy, solution.bound, solution.violation
+            watch(Round(solution.iterations, *figures))
+            if solution.certified or solution.iterations >= rounds:
+                return solution
+
+    def _excess(self, solution: HingeSolution) -> float:
+        """Return how many times too large the gap or the violation is, at least 1."""
+        gap = abs(solution.energy - solution.bound) / max(1.0, abs(solution.energy))
+        return max(1.0, gap / self.tolerance, solution.violation / self.violation)
+
+    def _by_another(
+        self, state: AdmmState, solution: HingeSolution, is_last: bool
+    ) -> HingeSolution | None:
+        """Go on from a solution: by the dual simplex if potentials are linear, by TRON if they are squared.
+
+        The simplex may take a quarter of the time of the rounds, after the last one as long as these.
+        """
+        model, weights, bonus = state.model, state.problem.weights, state.problem.bonus
+        work, is_linear = solution.iterations * len(model.variable), model.power == 1
+        if work < WORK and not is_last:
+            return None
+        if np.all(is_linear):
+            from onlinesrl.psl.inference.dual_simplex import optimum
+
+            steps = work // (STEP + model.n_variables)
+            steps = max(steps if is_last else steps // 4, STEPS)
+            optimal = optimum(model, weights, bonus, solution.y, steps, self.violation)
+            name = "dual simplex"
+        elif np.all((model.kind == PLAIN) | ((model.kind == HINGE) & ~is_linear)):
+            from onlinesrl.psl.inference.tron import Tron
+
+            by_newton = Tron().solve(model, weights, bonus=bonus, start=solution)
+            optimal, name = (by_newton.y, by_newton.dual), by_newton.route
+        else:
+            return None
+        if optimal is None:
+            return None
+        return state.at(*optimal, self.tolerance, self.violation, f"{solution.route}, {name}")
 
 
 class AdmmState:
@@ -137,14 +194,11 @@ class AdmmState:
 
     def reweigh(self, weights: Floats) -> None:
         """Change the weights; values, step size, and each dual divided by the step of its row stay."""
-        self._set_weights(weights)
+        check_weights(self.model, weights)
+        self.problem = replace(self.problem, weights=weights)
         self.problem.degree[:] = self.problem.ridge[:] = 0.0
         self.iterate.gradient[:] = -self.problem.bonus
         self._prepare(self.problem.row_step.copy(), resumes=True)
-
-    def _set_weights(self, weights: Floats) -> None:
-        check_weights(self.model, weights)
-        self.problem = replace(self.problem, weights=weights)
 
     def _prepare(self, before: Floats, resumes: bool) -> None:
         arguments = self.problem, self.iterate
@@ -165,6 +219,17 @@ class AdmmState:
             raise Infeasible("no values satisfy the constraints")
         certified = verdict == admm_solve.CERTIFIED
         return HingeSolution(self.y, energy, dual, bound, excess, self.n_rounds, "admm", certified)
+
+    def at(
+        self, y: Floats, dual: Floats, tolerance: float, violation: float, route: str
+    ) -> HingeSolution:
+        """Return other values and duals with their certificate, which ``route`` is the way to."""
+        iterate, duals = replace(self.iterate, y=y, dual=dual), np.empty_like(dual)
+        figures = kernel.certificate(self.problem, iterate, iterate.ahead)
+        verdict = admm_solve.verdict(*figures, np.inf, tolerance, violation)
+        admm_rows.duals(self.problem, iterate, duals)
+        certified = verdict == admm_solve.CERTIFIED
+        return HingeSolution(y, figures[0], duals, *figures[1:3], self.n_rounds, route, certified)
 
     def certificate(self) -> tuple[float, float, float, float]:
         """Return energy, bound, violation and complementarity; see ``psl.kernels.admm.certificate``."""

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from onlinesrl.psl.inference.tandem import Tandem
 
 
-OptimizerName: TypeAlias = Literal["sgd", "adam", "adagrad"]
-
-
 class PslEngine(EngineSection):
     """An engine of PSL."""
 
@@ -81,12 +78,8 @@ class TandemSection(PslEngine):
     """Stochastic gradient descent, then ADMM, over ground rules in pages on disk."""
 
     name = "tandem"
-    optimizer: OptimizerName = "adagrad"
-    """stochastic gradient descent, Adam, or AdaGrad."""
-    rate: Positive | None = None
-    """the size of steps; null: 0.5 of sgd, 0.01 of adam, 0.3 of adagrad."""
-    decay: bool | None = None
-    """divide the rate by the number of the pass; null: with sgd only."""
+    rate: Positive = 0.3
+    """the size of steps of gradient descent, by AdaGrad."""
     passes: Count = 10
     """the most passes of descent over the ground rules; rounds of ADMM follow."""
     page_bytes: Annotated[int, Field(ge=4096)] = 1 << 23
@@ -109,8 +102,6 @@ class TandemSection(PslEngine):
             page_bytes=self.page_bytes,
             seed=options.seed,
             threads=options.threads,
-            optimizer=self.optimizer,
-            decay=self.decay,
         )
 
 

@@ -10,7 +10,7 @@ per row in them, and ends with a certificate as in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.parallel.threads import ahead
-from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HingeLossMRF
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HingeLossMRF, with_powers
 from onlinesrl.psl.inference.admm import AdmmState
 from onlinesrl.psl.inference.admm_paged import (
     Certificate,
@@ -29,9 +29,8 @@ from onlinesrl.psl.inference.admm_paged import (
 )
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.inference.row_pages import Page, Pages
-from onlinesrl.psl.inference.sgd import Descent, Optimizer, with_bonus
 from onlinesrl.psl.inference.weight_scale import ScaledEngine, ScaledProblem
-from onlinesrl.psl.kernels import admm_rows
+from onlinesrl.psl.kernels import admm_rows, sgd
 
 
 class TandemProgress(NamedTuple):
@@ -54,10 +53,9 @@ class TandemProgress(NamedTuple):
 class Tandem:
     """SGD while the rows arrive and over shuffled pages, ``descents`` passes, then ADMM over pages.
 
-    A step of SGD is equation 4.5 of Srinivasan (2020), by the ``optimizer``, ``rate`` and ``decay`` of
-    ``Descent``; it starts from 1/2. Values are projected onto violated constraints, which keeps them nearly
-    feasible; ADMM then finds the optimum. The order of pages, and of rows within a page, depends on
-    ``seed`` only.
+    A step of SGD is equation 4.5 of Srinivasan (2020), with AdaGrad's rates; it starts from 1/2. Values are
+    projected onto violated constraints, which keeps them nearly feasible; ADMM then finds the optimum. The
+    order of pages, and of rows within a page, depends on ``seed`` only.
 
     ADMM ends as ``Admm`` does, ``tolerance`` and ``violation`` as there, or after ``rounds`` of it; with
     none the answer is that of SGD. ``folder`` takes the pages, of ``page_bytes`` each. With more than one
@@ -67,14 +65,12 @@ class Tandem:
     folder: Path
     descents: int = 10
     rounds: int = 25_000
-    rate: float | None = None
+    rate: float = 0.3
     tolerance: float = 1e-4
     violation: float = 1e-4
     page_bytes: int = 1 << 23
     seed: int = 0
     threads: int = 1
-    optimizer: Optimizer = "adagrad"
-    decay: bool | None = None
 
     def solve(
         self,
@@ -93,24 +89,24 @@ class Tandem:
         """
         with Pages(self.folder, n_variables, self.page_bytes, min(self.threads, 2)) as pages:
             y, (weight_sums, ridge) = np.full(n_variables, 0.5), np.zeros((2, n_variables))
-            steps = Descent(self.optimizer, self.rate, self.decay, n_variables)
-            random = np.random.default_rng(self.seed)
+            squares, random = np.zeros(n_variables), np.random.default_rng(self.seed)
 
-            def descend(page: Page, t: int) -> float:
+            def descend(page: Page) -> float:
                 """Take a step for every row in random order; return the sum of their energies before."""
-                return steps.step(page.rows, weights, random.permutation(len(page.dual)), y, t)
+                order = random.permutation(len(page.dual))
+                return sgd.descend(page.rows, weights, order, y, self.rate, squares)
 
             highest, n_rows, constraints, energy = 0.0, 0, 0, 0.0
             for page in pages.fill(chunks, weights):
                 highest += admm_rows.weigh(page.rows, weights, weight_sums, ridge)
-                energy += descend(page, 1)
+                energy += descend(page)
                 n_rows += len(page.dual)
                 constraints += int((page.rows.kind >= AT_MOST).sum())
                 report(TandemProgress("ground", 1, n_rows, energy))
             for t in range(2, self.descents + 1):
                 shuffled = map(pages.read, random.permutation(len(pages)))
                 in_turn = shuffled if self.threads == 1 else ahead(shuffled)
-                energy = sum(descend(page, t) for page in in_turn)
+                energy = sum(descend(page) for page in in_turn)
                 report(TandemProgress("descend", t, n_rows, energy))
 
             def report_round(count: int, certificate: Certificate) -> None:
@@ -141,11 +137,12 @@ class TandemEngine(ScaledEngine):
     def solve_scaled(self, problem: ScaledProblem) -> HingeSolution:
         """See ``ScaledEngine``."""
         model, weights, bonus, _, _ = problem
-        extended, all_weights = with_bonus(model, weights, bonus)
+        extended, all_weights = model, weights
+        if bonus is not None:
+            extended = with_powers(model, len(weights), 1)
+            all_weights = np.append(weights, -bonus)
         paged = self.tandem.solve([extended], model.n_variables, all_weights, keeps_dual=True)
-        state, dual = AdmmState(extended, all_weights), np.empty(extended.n_rows)
-        state.iterate.y[:], state.iterate.dual[:] = paged.y, paged.dual
-        energy, bound, violation, _ = state.certificate()
-        admm_rows.duals(state.problem, state.iterate, dual)
-        proof = bound, violation, paged.iterations, paged.route, paged.certified
-        return HingeSolution(paged.y, energy, dual[: model.n_rows], *proof)
+        limits = self.tandem.tolerance, self.tandem.violation
+        solution = AdmmState(extended, all_weights).at(paged.y, paged.dual, *limits, paged.route)
+        dual, certified = solution.dual[: model.n_rows], paged.certified
+        return replace(solution, dual=dual, iterations=paged.iterations, certified=certified)

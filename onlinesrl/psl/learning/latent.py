@@ -21,7 +21,6 @@ from onlinesrl.core.io.config_types import Count, Names, Natural, Positive
 from onlinesrl.core.learning.batch import BatchLearner, Learned, Trace, UnfitError, Watch
 from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, HingeLossMRF, clamp
 from onlinesrl.psl.inference.admm import AdmmState
-from onlinesrl.psl.inference.consensus_admm import ConsensusAdmm
 from onlinesrl.psl.kernels.features import add
 from onlinesrl.psl.learning.problem import PslProblem
 
@@ -124,13 +123,9 @@ class Latent(BatchLearner):
         offset = self.entropy_weight * loss
         nothing = np.zeros(hidden.sum())
         return (
-            Side(self.state(model, weights, bonus), weights, bonus, offset),
-            Side(self.state(beside, weights, nothing), weights, nothing, 0.0),
+            Side(AdmmState(model, weights, bonus), weights, bonus, offset),
+            Side(AdmmState(beside, weights, nothing), weights, nothing, 0.0),
         )
-
-    def state(self, model: HingeLossMRF, weights: Floats, bonus: Floats) -> AdmmState:
-        """Return ADMM before its first round."""
-        return AdmmState(model, weights, bonus)
 
     def _hidden(self, problem: PslProblem) -> Bools:
         """Return which variables are latent, bool[variables]. Raises UnfitError."""
@@ -211,15 +206,6 @@ class PairedDual(Latent):
 
     Either minimisation has the same: copies that do not agree yet then err alike in both, and the gradient
     is a difference."""
-    published: bool = False
-    """ADMM as in algorithm 1 of the paper: no over-relaxation, and the penalty ``eta`` (null: 1) for every
-    copy."""
-
-    def state(self, model: HingeLossMRF, weights: Floats, bonus: Floats) -> AdmmState:
-        """See ``Latent.state``."""
-        if self.published:
-            return ConsensusAdmm(model, weights, bonus)
-        return super().state(model, weights, bonus)
 
     def minimise(self, free: Side, clamped: Side) -> Iterator[int]:
         """See ``Latent.minimise``."""

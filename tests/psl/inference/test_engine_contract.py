@@ -30,8 +30,7 @@ GENERAL = {
     "admm in parts": Admm(threads=2, large=0),
     "lifted-admm": Lifted(Admm()),
     "tandem": in_pages(200),
-    "tandem, sgd": in_pages(5000, optimizer="sgd", rate=0.2, decay=False, descents=3),
-    "tandem, adam": in_pages(400, optimizer="adam"),
+    "tandem, few passes": in_pages(5000, rate=0.2, descents=3),
 }
 ENGINES = GENERAL | {"tron": Tron()}
 NONE = np.zeros((1, 0), int)

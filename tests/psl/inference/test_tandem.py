@@ -80,7 +80,7 @@ def test_the_passes_of_sgd_are_those_in_memory(tmp_path):
     for t in range(descents):
         for page in range(len(sizes)) if t == 0 else random.permutation(len(sizes)):
             order = first[page] + random.permutation(sizes[page])
-            sgd.descend_adagrad(model, weights, order, y, 0.3, squares)
+            sgd.descend(model, weights, order, y, 0.3, squares)
     engine = Tandem(tmp_path, descents, rounds=0, page_bytes=page_bytes, seed=seed)
 
     assert len(sizes) > 3

@@ -1,15 +1,12 @@
 """Latent variables: the local copies of ADMM, the gradient, the learners, and what they recover."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 
 from onlinesrl.core.evaluation.metrics import METRICS
 from onlinesrl.core.learning.batch import LearningError
-from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HINGE, clamp
+from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, clamp
 from onlinesrl.psl.inference.admm import Admm, AdmmState
-from onlinesrl.psl.inference.consensus_admm import ConsensusAdmm
 from onlinesrl.psl.lang.columns import Columns, database_of
 from onlinesrl.psl.lang.reader import parse
 from onlinesrl.psl.learning.latent import Em, PairedDual, Primal, with_surrogate
@@ -30,7 +27,6 @@ LEARNERS = [
     PairedDual(updates=300, adagrad=False, step=1.0, entropy="none", **GOOD),
     PairedDual(updates=300, **LOSS),
     PairedDual(updates=100, rounds=5, warm_up=10, **LOSS),
-    PairedDual(updates=300, published=True, **LOSS),
     Primal(updates=40, **LOSS),
     Em(updates=60, **LOSS),
 ]
@@ -40,7 +36,7 @@ def quiet(step):
     pass
 
 
-def problem(weights=(1.0,) * 6, seed=0, people=30, known=True, more=""):
+def problem(weights=(1.0,) * 6, seed=0, people=30, known=True):
     """Some people are good; the good are trusted, of the bad there are rumours, mostly."""
     rng = np.random.default_rng(seed)
     good = rng.random(people) < 0.7
@@ -53,7 +49,7 @@ def problem(weights=(1.0,) * 6, seed=0, people=30, known=True, more=""):
     observed = {"Knows": Columns(columns), "Rumour": Columns([names], rumour.astype(float))}
     targets = {"Trusts": Columns(columns), "Good": Columns([names])}
     truth = {"Trusts": Columns(columns, trust.astype(float))} if known else {}
-    program = parse(RULES.format(*weights) + more)
+    program = parse(RULES.format(*weights))
     return grounded(program, {}, database_of(program.predicates, observed, targets, truth))
 
 
@@ -115,80 +111,6 @@ def test_an_answer_is_a_start_for_other_weights_where_rows_have_no_variables_too
     assert other.energy == pytest.approx(3 * first.energy, rel=1e-5)
 
 
-MORE = "Good('p0') + Good('p1') <= 0.6 .\nGood('p2') + Good('p3') = 1 .\n0.5: Good('p4') = 0.2"
-
-
-def published_rounds(model, weights, bonus, eta, n):
-    """Algorithm 1's inner loop, one potential at a time; each is minimised by a search on a line.
-
-    A potential depends on one form of its copies, so the best copies are on the line along its coefficients.
-    """
-    optimize = pytest.importorskip("scipy.optimize")
-    y = np.full(model.n_variables, 0.5)
-    rows = [slice(a, b) for a, b in pairwise(model.start)]
-    copies, alpha = y[model.variable], np.zeros(len(model.variable))
-    weight = model.row_weights(weights)
-    for _ in range(n):
-        alpha = alpha + eta * (copies - y[model.variable])
-        for i, of in enumerate(rows):
-            q, at = model.coefficient[of], y[model.variable[of]] - alpha[of] / eta
-            form, square = q @ at + model.constant[i], q @ q
-            if square == 0:
-                continue
-
-            def cost(t, i=i, form=form, square=square):
-                moved = form - t * square
-                value = max(moved, 0.0) if model.kind[i] == HINGE else moved
-                return weight[i] * value ** model.power[i] + eta / 2 * t**2 * square
-
-            if model.kind[i] in (AT_MOST, EQUAL):
-                best = form / square if model.kind[i] == EQUAL else max(form, 0.0) / square
-            else:
-                best = optimize.minimize_scalar(cost, (-1, 1), options={"xtol": 1e-12}).x
-            copies[of] = at - best * q
-        for j in range(model.n_variables):
-            its = model.variable == j
-            if its.any():
-                mean = (np.sum(copies[its] + alpha[its] / eta) + bonus[j] / eta) / its.sum()
-                y[j] = min(max(mean, 0.0), 1.0)
-    return np.array([model.coefficient[of] @ copies[of] for of in rows]) + model.constant, y
-
-
-@pytest.mark.parametrize("eta", [0.3, 1.0, 4.0])
-def test_published_rounds_are_those_of_the_algorithm(eta):
-    of = problem(people=8, more=MORE)
-    weights = np.array([1.0, 0.5, 2.0, 1.0, 0.3, 0.7, 0.0, 0.0, 0.5])
-    bonus = np.linspace(-0.5, 0.5, of.model.n_variables)
-    state = ConsensusAdmm(of.model, weights, bonus)
-    state.keep(eta)
-    for _ in range(7):
-        form = state.copies()
-    expected, y = published_rounds(of.model, weights, bonus, eta, 7)
-    np.testing.assert_allclose(form, expected, atol=1e-6)
-    np.testing.assert_allclose(state.y, y, atol=1e-6)
-
-
-def test_published_rounds_end_at_the_least_energy():
-    of = problem(more=MORE)
-    weights = np.array([1.0, 0.5, 2.0, 1.0, 0.3, 0.7, 0.0, 0.0, 0.5])
-    bonus = np.linspace(-0.5, 0.5, of.model.n_variables)
-    state, least = (
-        ConsensusAdmm(of.model, weights, bonus),
-        Admm().solve(of.model, weights, bonus=bonus),
-    )
-    state.up_to(4000)
-    assert state.n_rounds < 4000
-    assert of.model.energy(state.y, weights) - bonus @ state.y == pytest.approx(
-        least.energy, rel=0.01
-    )
-    for _ in range(4000):
-        form = state.copies()
-    assert of.model.energy(state.y, weights) - bonus @ state.y == pytest.approx(
-        least.energy, rel=1e-5
-    )
-    np.testing.assert_allclose(form, of.model.forms(state.y), atol=1e-4)
-
-
 # learning ------------------------------------------------------------------------------------------
 
 
@@ -209,11 +131,10 @@ def test_the_gradient_is_that_of_the_objective(entropy):
         assert slope == pytest.approx(gradient[k], rel=0.02, abs=0.05)
 
 
-@pytest.mark.parametrize("published", [False, True])
-def test_paired_duals_with_many_rounds_are_the_primal_subgradient(published):
+def test_paired_duals_with_many_rounds_are_the_primal_subgradient():
     """Rounds that converge end before their number is reached."""
     options = {"updates": 5, "step": 0.5, "adagrad": False, **GOOD}
-    many = PairedDual(rounds=3000, published=published, **options).learn(problem(), quiet)
+    many = PairedDual(rounds=3000, **options).learn(problem(), quiet)
     assert 10 < many.stats["rounds"] < 5000
     primal = Primal(**options).learn(problem(), quiet)
     np.testing.assert_allclose(many.weights, primal.weights, atol=5e-3)
