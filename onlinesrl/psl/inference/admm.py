@@ -35,10 +35,11 @@ class Admm(ScaledEngine):
 
     It ends when the duality gap, which includes what violations may have gained, is at most
     ``tolerance`` relative to the energy (absolute below 1) and no constraint is violated by more than
-    ``violation``; or, uncertified, after ``rounds``. ``watch`` is called every ten rounds. A variable
-    that is in no row and has no bonus keeps its starting value, by default 1/2. A model of at least
-    ``large`` rows is worked on in parts by ``threads`` threads; the answer is the same to the bit for any
-    number of them.
+    ``violation``; or, uncertified, after ``rounds``. If the gap closes so slowly that these would not do,
+    another engine goes on from the values; its answer counts if it is certified so. ``watch`` is called every
+    ten rounds. A variable that is in no row and has no bonus keeps its starting value, by default 1/2. A
+    model of at least ``large`` rows is worked on in parts by ``threads`` threads; the answer is the same to
+    the bit for any number of them.
     """
 
     tolerance: float = 1e-6
