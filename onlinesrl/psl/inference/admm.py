@@ -25,8 +25,9 @@ LOOKS = tuple(ROUNDS // 4**k for k in (4, 3, 2, 1, 0))
 """After how many rounds, the most at last, it is asked whether they will do."""
 WORK = 25_000_000
 """Rounds times entries that cost about as much as loading HiGHS: before, no other engine is tried."""
-STEP, STEPS = 3_000, 1_000
-"""With the number of variables, how many entries cost as much as a step of the simplex; its fewest steps."""
+STEP, STEPS = 3_000, 3
+"""With the number of variables, how many entries cost as much as a step of the simplex; its steps for each
+variable, below which it is not worth trying."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Admm(ScaledEngine):
     ) -> HingeSolution | None:
         """Go on from a solution: by the dual simplex if potentials are linear, by TRON if they are squared.
 
-        The simplex may take a quarter of the time of the rounds, after the last one as long as these.
+        The simplex may take about a quarter of the time of the rounds, after the last one as long as these.
         """
         model, weights, bonus = state.model, state.problem.weights, state.problem.bonus
         work, is_linear = solution.iterations * len(model.variable), model.power == 1
@@ -105,8 +106,10 @@ class Admm(ScaledEngine):
         if np.all(is_linear):
             from onlinesrl.psl.inference.dual_simplex import optimum
 
-            steps = work // (STEP + model.n_variables)
-            steps = max(steps if is_last else steps // 4, STEPS)
+            steps, least = work // (STEP + model.n_variables), STEPS * model.n_variables
+            if steps < 4 * least and not is_last:
+                return None
+            steps = steps + 10 * least if is_last else steps // 4
             optimal = optimum(model, weights, bonus, solution.y, steps, self.violation)
             name = "dual simplex"
         elif np.all((model.kind == PLAIN) | ((model.kind == HINGE) & ~is_linear)):
