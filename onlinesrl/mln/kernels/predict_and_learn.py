@@ -121,6 +121,7 @@ class StepFrame(Frame):
     gradient: Floats  # [place]
     before: Floats  # [place]
     rows: UnitRows  # of the world at hand
+    ahead: Floats  # [weight] how far its units have moved the weights; 0 between examples
 
     @classmethod
     def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:
@@ -417,7 +418,7 @@ def learn_by_covariance(p: StepFrame, n: int, entropy: float, partly: bool, chec
     for j in range(n):
         p.gradient[j], p.moved[j] = w.delta[j], w.touched[j]
     clear_gap(w, n)
-    reduce_by_units(net, w, c, p.rows, p.state.truth, p.state.rival, p.rival.unary, units)
+    reduce_by_units(net, w, c, p.rows, p.state.truth, p.state.rival, p.rival.unary, p.ahead, units)
     for j in range(n):
         add(w, j, p.moved[j], p.gradient[j])
     q, t = multiply(c, w.touched, w.delta, n), 1.0

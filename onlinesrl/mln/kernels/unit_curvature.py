@@ -4,7 +4,10 @@ A unit is an open atom, or a group of which one is true at most. Beside the true
 label is one of two outcomes: the truth, or some other value. With x = f(truth) - E[f | another value] and
 m = log P(truth) / P(another value), it has the loss log(1 + exp(-m)) of logistic regression, and its
 information is h x x'. The steps of the example are implicit, so h is the mean of P (1 - P) on the way from m
-to the root z of z - m = v (1 - sigmoid(z)), v = x'S x.
+to the score z after the unit. Units are taken one after the other: those before it have moved the weights by
+b, so that z is the root of z - m - x'b = v (1 - sigmoid(z)), v = x'S x, and it moves them by S x (1 -
+sigmoid(z)). Where each has its h beside the weights before the example, many that are alike are believed to
+tell too much, and the step is too short.
 """
 
 import math
@@ -17,7 +20,9 @@ from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
 from onlinesrl.core.kernels.averaging import clear_gap
 from onlinesrl.core.kernels.covariance import (
+    SLOTS,
     Covariance,
+    across,
     implicit_root,
     multiply,
     reduce,
@@ -231,6 +236,28 @@ def _against_others(
 
 
 @kernel
+def _move(c: Covariance, w: Weights, n: int, r: float, moved: Floats) -> None:
+    """Add r S x to ``moved``, after ``multiply`` by the gap x of ``n`` weights."""
+    for s in range(c.size[SLOTS]):
+        moved[c.weight[s]] += r * c.product[s]
+    for j in range(n):
+        i = w.touched[j]
+        if c.slot[i] == 0:
+            moved[i] += r * across(c, i, w.delta[j])
+
+
+@kernel
+def _stay(net: Network, c: Covariance, moved: Floats) -> None:
+    """Set ``moved`` to 0."""
+    for s in range(c.size[SLOTS]):
+        moved[c.weight[s]] = 0.0
+    for row in range(net.size[ROWS]):
+        first = net.row_weight[row]
+        for k in range(net.row_len[row] if first >= 0 else 0):
+            moved[first + k * net.row_step[row]] = 0.0
+
+
+@kernel
 def reduce_by_units(
     net: Network,
     w: Weights,
@@ -239,11 +266,13 @@ def reduce_by_units(
     truth: Bytes,
     rival: Bytes,
     score: Floats,
+    moved: Floats,
     units: int,
 ) -> None:
     """Take the information of an example of so many labelled ``units`` off the covariance.
 
-    ``rival`` [atom] and ``score`` [value slot] are working memory; the gap is empty before and after.
+    ``rival`` [atom] and ``score`` [value slot] are working memory, as is ``moved`` [weight], how far the
+    units before have moved the weights. That and the gap are 0 before and after.
     """
     for a in range(net.size[ATOMS]):
         rival[a] = truth[a]
@@ -256,11 +285,15 @@ def reduce_by_units(
             continue
         n, m = _against_others(net, w, rows, u, truth, rival, score)
         if n > 0 and m < np.inf:
-            v = multiply(c, w.touched, w.delta, n)
-            z = -implicit_root(-m, v)
+            v, ahead = multiply(c, w.touched, w.delta, n), m
+            for j in range(n):
+                ahead += w.delta[j] * moved[w.touched[j]]
+            z = -implicit_root(-ahead, every * v)
             h = sigmoid(z) * sigmoid(-z)
-            if z - m > NEAR:
+            if abs(z - m) > NEAR:
                 h = (sigmoid(-m) - sigmoid(-z)) / (z - m)
+            _move(c, w, n, every * sigmoid(-z), moved)
             reduce(c, w.touched, w.delta, n, v, every * max(h, LEAST))
         clear_gap(w, n)
+    _stay(net, c, moved)
     settle(c)

@@ -114,6 +114,7 @@ class ExampleProcessor:
         update = weights.update
         self.sampled = update.drawn() > 0 and not update.expects  # the rival is always sampled
         self.moved, self.gradient = np.zeros(0, np.int64), np.zeros((2, 0))
+        self.ahead = np.zeros(0)
         self.slowest = Slowest()
         self.again = False
         """Whether the worlds of the batch were learned from before."""
@@ -212,6 +213,8 @@ class ExampleProcessor:
                 weights.arrays.touched.copy(),
                 np.zeros((2, len(weights.arrays.delta))),
             )
+        if weights.update.covers and len(weights.arrays.value) > len(self.ahead):
+            self.ahead = np.zeros(len(weights.arrays.value))
         self.memory = predict_and_learn.StepFrame(
             grounder.layout.plans,
             self.results.batch,
@@ -238,6 +241,7 @@ class ExampleProcessor:
             self.gradient[0],
             self.gradient[1],
             self.rows,
+            self.ahead,
         )
 
     @property

@@ -35,13 +35,19 @@ class Dense:
             self.s[j, j] = 1.0 / sizes[j] ** 2
         self.scale = np.maximum(self.scale, sizes)
 
-    def reduce(self, x: Vector) -> None:
-        """Take off the information of a label whose truth has the features x more than the other value."""
+    def reduce(self, x: Vector, moved: Vector, times: int = 1) -> Vector:
+        """Take off the information of labels whose truth has the features x more than the other value.
+
+        Other units have ``moved`` the weights; returned is how far they are after these.
+        """
         a = self.s @ x
-        m, v = float(x @ self.w), float(x @ a)
-        z = brentq(lambda z: z - m - v * sigmoid(-z), m, m + v, xtol=1e-14) if v > 0 else m
-        h = (sigmoid(-m) - sigmoid(-z)) / (z - m) if z - m > 1e-6 else sigmoid(z) * sigmoid(-z)
-        self.s = self.s - np.outer(a, a) * h / (1.0 + h * v)
+        m, v = float(x @ self.w), times * float(x @ a)
+        k = m + float(x @ moved)
+        z = brentq(lambda z: z - k - v * sigmoid(-z), k, k + v, xtol=1e-14) if v > 0 else k
+        near = abs(z - m) <= 1e-6
+        h = sigmoid(z) * sigmoid(-z) if near else (sigmoid(-m) - sigmoid(-z)) / (z - m)
+        self.s = self.s - np.outer(a, a) * times * h / (1.0 + h * v)
+        return moved + times * sigmoid(-z) * a
 
 
 def rows(n: int, seed: int) -> Iterator[tuple[dict[str, float], bool]]:
@@ -84,7 +90,7 @@ def test_one_open_atom_is_the_recursion_of_logistic_regression_in_any_units() ->
         losses.append(-np.log(max(p if y else 1.0 - p, 1e-6)))
         learner.learn_one(facts(row), {"Fraud": [["t"]] if y else []})
         dense.begin(np.abs(x))
-        dense.reduce(x if y else -x)
+        dense.reduce(x if y else -x, np.zeros(6))
         dense.w = dense.w + dense.s @ x * (float(y) - sigmoid(float(x @ dense.w)))
         if len(losses) == 150:
             errors = [row.standard_error for row in learner.weights.rows]
@@ -120,8 +126,9 @@ def test_dependent_atoms_are_as_by_enumeration() -> None:
         learner.learn_one(evidence, {"Smokes": true})
         gradient = table[n] - np.exp(lse(table @ dense.w)) @ table
         dense.begin(np.array([1.0, tall.any(), bool(friends)], np.float64))
+        moved = np.zeros(3)
         for atom in range(3):
-            dense.reduce(table[n] - table[n ^ (4 >> atom)])
+            moved = dense.reduce(table[n] - table[n ^ (4 >> atom)], moved)
         step = dense.s @ gradient
         q, rise = step @ gradient, (lse(table @ dense.w) - lse(table @ (dense.w + step)))[n]
         curvature = 2.0 * (rise + q)
@@ -142,6 +149,22 @@ def test_dependent_atoms_are_as_by_enumeration() -> None:
     )
     after = learner.learned.save()[1]
     assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_of_many_atoms_every_other_one_stands_for_two() -> None:
+    people = [f"p{n}" for n in range(128)]
+    learner = srl.OnlineLearner("P(x)\nQ(x)\nP(x) ^ Q(x)\n", "Q", update={"update": "second-order"})
+    learner.learn_one({"P": people}, {"Q": people})
+    dense, moved = Dense(np.zeros(1)), np.zeros(1)
+    dense.begin(np.ones(1))
+    for _ in range(64):
+        moved = dense.reduce(np.ones(1), moved, 2)
+    q = 64.0 * dense.s[0, 0] * 64.0  # of the gradient of 128 atoms
+    w = 64.0 * dense.s[0, 0]
+    curvature = 2.0 * (128 * np.logaddexp(0.0, -w) - 128 * np.log(2.0) + q)
+    (row,) = learner.weights.rows
+    assert row.weight == pytest.approx(w * min(q / curvature, 1.0))
+    assert row.standard_error == pytest.approx(np.sqrt(dense.s[0, 0]))
 
 
 def test_nine_in_ten_true_weights_are_within_two_standard_errors() -> None:

@@ -8,10 +8,11 @@ log P(truth | evidence), an example makes the step (Ollivier 2018; de Vilmarest 
 
 Its curvature C is that of the pseudo-likelihood, a sum h x x' over the open atoms and groups beside the true
 values of the others (``mln.kernels.unit_curvature``), each taken off S in turn. Each h is that of an implicit
-step, so for one open atom w is the exact mode of N(w, S) times its likelihood: no feature is too large, and
-there is no rate. Where atoms depend on each other, log P(truth) is computed after the step, too, which is
-shortened to the top of a parabola. Where one unit is labelled and others are summed out, C is the
-Fisher information of that label, (P / (1 - P)) g g' before the step (``one_label``).
+step after those of the units before it, so for one open atom w is the exact mode of N(w, S) times its
+likelihood: no feature is too large, and there is no rate. Where atoms depend on each other, log P(truth) is
+computed after the step, too, which is shortened to the top of a parabola. Where one unit is labelled and
+others are summed out, C is the Fisher information of that label, (P / (1 - P)) g g' before the step
+(``one_label``).
 
 On generated payments this was as good as the exact covariance of f (average precision within .003), and
 better calibrated. There g g' in place of C was worse by .01. The part of the exact C along the step was as
