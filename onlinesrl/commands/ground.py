@@ -37,16 +37,20 @@ class WorldArguments:
     max_atoms: MaxAtoms = 1_000_000
     max_groundings: MaxGroundings = None
 
-    def read(self, model: Path, query: str) -> World:
-        """Load the world; warn of predicates that are open only because no database mentions them."""
+    def read(self, model: Path, query: str, method: str = "", lazy: str | None = None) -> World:
+        """Load the world; warn of predicates that are open only because no database mentions them.
+
+        ``method`` and ``lazy`` are those of infer; by default nothing is left out.
+        """
         from onlinesrl.logic.dialect import dialect_of
-        from onlinesrl.mln.query.world import LIMITS, WorldOptions, load_world
+        from onlinesrl.mln.query.world import LIMITS, WorldOptions, eager_of, load_world
 
         closed, opened = (tuple(filter(None, _names(x))) for x in (self.closed, self.open_))
         options = WorldOptions(closed, opened, dialect_of(self.dialect))
         most = self.max_groundings or 1_000_000
         limits = replace(LIMITS, atoms=self.max_atoms, groundings=most)
-        world = load_world(model, self.evidence, _names(query), options, limits)
+        eager = eager_of(method, lazy)
+        world = load_world(model, self.evidence, _names(query), options, limits, eager)
         if world.assumed:
             names = ",".join(world.assumed)
             warn(

@@ -73,6 +73,15 @@ MaxWork = Annotated[
         "million take 1 to 15 seconds (inference.max_work of a configuration).",
     ),
 ]
+Lazy = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto|never",
+        show_default="auto",
+        help="Markov logic, mpe: rules of many ground clauses that hold where all atoms are false are ground "
+        "where a state violates them (auto), or wholly (never).",
+    ),
+]
 Threads = Annotated[
     int | None,
     typer.Option(
@@ -114,6 +123,7 @@ class SolverArguments:
     seed: Seed = 0
     error: Error = None
     max_work: MaxWork = None
+    lazy: Lazy = None
     targets: OnTargets = None
     threads: Threads = None
 
@@ -145,10 +155,13 @@ def infer(
     """Infer the most probable world, marginal probabilities, or PSL's truth values."""
     if is_psl(model):
         mln_options = query is not None or world.evidence or world.closed or world.open_
-        if mln_options or (world.dialect, solver.error, solver.max_work) != ("alchemy", None, None):
+        if mln_options or (world.dialect, solver.error, solver.max_work, solver.lazy) != (
+            "alchemy",
+            *[None] * 3,
+        ):
             raise UsageError(
                 f"{model} is a PSL model, whose data say what is asked: not --query, --evidence, "
-                "--closed, --open, --dialect, --error, --max-work"
+                "--closed, --open, --dialect, --error, --max-work, --lazy"
             )
         stats = _infer_psl(model, data, world.max_groundings, solver, results)
     elif query is None or data is not None or solver.targets is not None or solver.threads:
@@ -157,7 +170,8 @@ def infer(
             "--targets, --threads"
         )
     else:
-        stats = _infer_mln(world.read(model, query), solver, results)
+        method = solver.method or "mpe"
+        stats = _infer_mln(world.read(model, query, method, solver.lazy), solver, results)
     for message in stats["warnings"]:  # even where nothing else is shown
         warn(message)
     if results.stats:

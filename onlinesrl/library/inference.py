@@ -81,6 +81,7 @@ class Search(TypedDict, total=False):
     max_work: int | None
     threads: int
     targets: str
+    lazy: str
 
 
 def infer(
@@ -156,7 +157,7 @@ def infer(
     if isinstance(evidence, Mapping):
         evidence = atoms(evidence, "evidence")
     names = names_of(query, "query")
-    world = _world(model, evidence, names, closed, opened)
+    world = _world(model, evidence, names, closed, opened, method or "mpe", search.get("lazy"))
     values, stats = infer_module.solve(world, method or "mpe", seed, error, max_work)
     columns = infer_module.columns(world, values)
     if isinstance(evidence, dict):
@@ -190,10 +191,12 @@ def _world(
     query: str | Sequence[str] | Given,
     closed: Sequence[str],
     opened: Sequence[str],
+    method: str = "",
+    lazy: str | None = None,
 ) -> Any:
     from onlinesrl.logic.dialect import dialect_of
     from onlinesrl.mln.lang import reader
-    from onlinesrl.mln.query.world import WorldOptions, world_of
+    from onlinesrl.mln.query.world import WorldOptions, eager_of, world_of
 
     predicates = names_of(query, "query")
     if not predicates:
@@ -201,7 +204,8 @@ def _world(
     dialect = dialect_of(model.dialect)
     program = reader.parse(model.text, model.file, dialect)
     options = WorldOptions(names_of(closed, "closed"), names_of(opened, "opened"), dialect)
-    return world_of(*atoms_given(program, evidence, dialect), predicates, options)
+    given = atoms_given(program, evidence, dialect)
+    return world_of(*given, predicates, options, eager=eager_of(method, lazy))
 
 
 def atoms_given(program: Any, evidence: Evidence, dialect: Any) -> tuple[Any, list[GroundAtom]]:

@@ -98,6 +98,15 @@ class GroundMRF:
         hard = self.hard[clauses]
         return replace(self, start=start, literals=self.literals[places], hard=hard)
 
+    def with_clauses(self, other: GroundMRF) -> GroundMRF:
+        """Return the model with the clauses of a model over the same atoms appended to its own."""
+        return replace(
+            self,
+            start=np.concatenate((self.start, self.start[-1] + other.start[1:])),
+            literals=np.concatenate((self.literals, other.literals)),
+            hard=np.concatenate((self.hard, other.hard)),
+        )
+
     def with_units(self, literals: Ints32, hard: bool) -> GroundMRF:
         """Return the model with unit clauses appended to its clauses."""
         more, first = len(literals), int(self.start[-1])
@@ -248,12 +257,7 @@ def clauses(
     """
     atoms, before = int(net.size[n.ATOMS]), int(net.clause_start[first])
     clause, code = _literals(net, first, stop)
-    order = np.sort(clause * (2 * atoms) + code, kind="stable")  # quick: they are nearly in order
-    order = order[np.diff(order, prepend=-1) != 0]
-    clause, code = order // (2 * atoms or 1), order % (2 * atoms or 1)
-    same = (clause[1:] == clause[:-1]) & (code[1:] >> 1 == code[:-1] >> 1)
-    true = np.zeros(int(net.clause_start[stop]) - before, np.bool_)
-    true[clause[1:][same]] = True
+    clause, code, true = normal(clause, code, int(net.clause_start[stop]) - before, atoms)
     hard = np.repeat(net.row_weight[first:stop] < 0, net.row_len[first:stop])
     if folded:
         fixed = net.fixed[code >> 1]
@@ -266,6 +270,20 @@ def clauses(
     length = np.bincount(clause, minlength=len(true))[remaining].astype(np.int32)
     code = code[~true[clause]]
     return before + remaining, length, _signed(code >> 1, code & 1), hard[remaining]
+
+
+def normal(clause: Ints, code: Ints, clauses: int, atoms: int) -> tuple[Ints, Ints, Bools]:
+    """Sort the literals of clauses, drop those that come twice, and tell which clauses are tautologies.
+
+    A literal has the number of its clause, and the code 2 * atom + positive.
+    """
+    order = np.sort(clause * (2 * atoms) + code, kind="stable")  # quick: they are nearly in order
+    order = order[np.diff(order, prepend=-1) != 0]
+    clause, code = order // (2 * atoms or 1), order % (2 * atoms or 1)
+    same = (clause[1:] == clause[:-1]) & (code[1:] >> 1 == code[:-1] >> 1)
+    true = np.zeros(clauses, np.bool_)
+    true[clause[1:][same]] = True
+    return clause, code, true
 
 
 def _signed(atom: Ints, positive: Any) -> Ints32:

@@ -92,7 +92,7 @@ class Grounder:
         variables = max(map(len, types), default=0)
         keys = max((len(p.clause.template) for p in layout.plan.clauses), default=0)
         queries, arguments = len(layout.plan.query), len(code.query_type)
-        sizes = (atoms, rows, 4 * rows, queries, arguments, keys)
+        sizes = (atoms, rows, 4 * rows, queries, arguments, keys, len(code.hard))
         self.net = ground_network.network(*sizes)
         self.truth = np.zeros(atoms, np.uint8)
         self.scratch = grounding_frames.scratch(len(code.index_slot), index, depth, variables)
@@ -315,7 +315,8 @@ class GroundExample:
 class ModelGrounder(Grounder):
     """A grounder of a program with its weights, for the atoms of ``query`` predicates.
 
-    ``weights`` has the program's weights and the weights of new template constants of examples.
+    ``weights`` has the program's weights and the weights of new template constants of examples. For ``eager``
+    see ``Layout``.
     """
 
     def __init__(
@@ -323,8 +324,9 @@ class ModelGrounder(Grounder):
         program: Program,
         query: Sequence[str],
         limits: Limits = LIMITS,
+        eager: int = grounding_frames.EVERY,
     ):
-        layout = Layout(compile_program(program, query))
+        layout = Layout(compile_program(program, query), eager)
         self.weights = ModelWeights(layout)
         super().__init__(layout, self.weights.stream, limits)
 

@@ -235,6 +235,18 @@ def _bare(term: Term) -> Term:
     return Variable(term.name) if isinstance(term, Variable) else term
 
 
+def holds_by_default(plan: ClausePlan) -> bool:
+    """Tell whether a clause that pays where it is true holds wherever most query atoms are false.
+
+    Such a clause may be ground lazily (cutting plane inference, Riedel 2008): only where two atoms are true.
+    """
+    clause = plan.clause
+    if not plan.types or plan.exists or sum(not x.positive for x in plan.query) < 2:
+        return False
+    fixed = not clause.template and VALUE not in plan.types.values()
+    return clause.hard or (fixed and clause.sign * (clause.weight or 0.0) > 0)
+
+
 class _Compiler:
     def __init__(self, program: Program, query: tuple[str, ...]):
         self.program = program

@@ -22,6 +22,7 @@ from onlinesrl.mln.ground.join_planner import (
     Scan,
     Step,
     block,
+    holds_by_default,
     leaves,
 )
 from onlinesrl.mln.ground.open_atoms import candidates
@@ -41,13 +42,15 @@ class Layout:
     Relations of ``numeric`` predicates have one more column, for the atoms' values. ``candidates`` are the
     plans that find the open atoms if hard rules restrict them.
 
+    Clauses that hold by default are left out where they have more than ``eager`` groundings.
+
     ``plans`` are the encoded plans. They reserve ``reserved`` weights. Each soft clause has a block for its
     weight, or for the weights of its declared template constants. A clause with a template has one more
     block, for the default weights of unseen constants.
     """
 
-    def __init__(self, plan: Plan):
-        self.plan = plan
+    def __init__(self, plan: Plan, eager: int = k.EVERY):
+        self.plan, self.eager = plan, eager
         program = plan.program
         self.types = list(dict.fromkeys(t for p in program.predicates.values() for t in p.types))
         self.type_number = {VALUE: -1} | {name: n for n, name in enumerate(self.types)}
@@ -108,7 +111,7 @@ class Layout:
 
 
 _BYTES = {"run", "binds", "hard", "literal_positive", "found_again", "part_exists"}
-_WIDE = {"number", "first_weight", "unseen_weight"}
+_WIDE = {"eager", "number", "first_weight", "unseen_weight"}
 
 
 class _Encoder:
@@ -145,7 +148,8 @@ class _Encoder:
             self.literals(plan.query, slots)
             self.end("literal_start", "literal_query")
             self.template(plan, slots)
-            self.add(hard=plan.clause.hard, sign=plan.clause.sign)
+            eager = layout.eager if holds_by_default(plan) else k.EVERY
+            self.add(hard=plan.clause.hard, sign=plan.clause.sign, eager=eager)
             columns["value_variable"] += [
                 n for n, kind in enumerate(plan.types.values()) if kind == VALUE
             ]

@@ -11,13 +11,14 @@ from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import highspy
 import numpy as np
 import pulp
 
 from onlinesrl.core import search_status
+from onlinesrl.core.arrays import Floats, Ints
 
 GAP = 1e-9
 """The absolute gap between bound and best solution at which a search ends; the default, 1e-4, is coarse.
@@ -95,16 +96,7 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         self.gap = np.inf
         self._looks, entries = 0, max(1, len(matrix.a_matrix_.index_))
         self._most_looks = math.inf if max_work is None else max(1, max_work // entries)
-        try:  # in another thread: a signal is not handled while this one is inside HiGHS
-            self._highs.startSolve()
-            while not self._highs.wait(search_status.POLL_SECONDS)[0]:
-                search_status.poll()
-        except BaseException:
-            # HiGHS checks only now and then whether to stop: a heuristic's problem may take seconds
-            self._highs.cancelSolve()  # type: ignore[no-untyped-call]
-            if not self._highs.wait(PATIENCE_SECONDS)[0]:
-                search_status.left_behind.append(self._highs)
-            raise
+        run(self._highs)
         for column, x in zip(columns, self._highs.getSolution().col_value, strict=True):
             column.varValue = x
         model_status, info = self._highs.getModelStatus(), self._highs.getInfo()
@@ -123,24 +115,58 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         return float(self._highs.getInfo().mip_dual_bound)
 
     def proven(self, lp: Any) -> float:
-        """Return a bound on all solutions of the continuous problem just solved, by its duals.
-
-        By weak duality any duals give a bound, so the solver's tolerances do not matter. The error of
-        rounding is added.
-        """
+        """Return a bound on all solutions of the continuous problem just solved, see ``dual_bound``."""
         _, matrix = lp.solverModel
-        dual = np.array(self._highs.getSolution().row_dual)
-        low, high = np.array(matrix.row_lower_), np.array(matrix.row_upper_)
-        side = np.where(dual > 0, high, low)
-        dual = np.where(np.isfinite(side), dual, 0.0)
-        of_rows = dual * np.where(np.isfinite(side), side, 0.0)
-        start, index = np.array(matrix.a_matrix_.start_), np.array(matrix.a_matrix_.index_, np.intp)
-        entry = np.repeat(dual, np.diff(start)) * np.array(matrix.a_matrix_.value_)
-        cost = np.array(matrix.col_cost_)
-        reduced_cost = cost - np.bincount(index, entry, len(cost))
-        size = float(np.abs(entry).sum() + np.abs(of_rows).sum() + np.abs(cost).sum())
-        of_columns = np.maximum(reduced_cost, 0.0)
-        return math.fsum([*of_rows, *of_columns, 2.0**-52 * (len(entry) + len(cost)) * size])
+        rows = Rows(
+            np.array(matrix.row_lower_),
+            np.array(matrix.row_upper_),
+            np.array(matrix.a_matrix_.start_),
+            np.array(matrix.a_matrix_.index_, np.intp),
+            np.array(matrix.a_matrix_.value_),
+        )
+        return dual_bound(
+            np.array(matrix.col_cost_), rows, np.array(self._highs.getSolution().row_dual)
+        )
+
+
+class Rows(NamedTuple):
+    """The rows of a linear program: the bounds of each, and its columns and their values from ``start``."""
+
+    low: Floats
+    high: Floats
+    start: Ints
+    column: Ints
+    value: Floats
+
+
+def dual_bound(cost: Floats, rows: Rows, dual: Floats) -> float:
+    """Return a bound on all solutions of a linear program to maximise ``cost``, of columns in [0, 1].
+
+    By weak duality any duals of the rows give a bound, so a solver's tolerances do not matter. The error of
+    rounding is added.
+    """
+    side = np.where(dual > 0, rows.high, rows.low)
+    dual = np.where(np.isfinite(side), dual, 0.0)
+    of_rows = dual * np.where(np.isfinite(side), side, 0.0)
+    entry = np.repeat(dual, np.diff(rows.start)) * rows.value
+    reduced_cost = cost - np.bincount(rows.column, entry, len(cost))
+    size = float(np.abs(entry).sum() + np.abs(of_rows).sum() + np.abs(cost).sum())
+    of_columns = np.maximum(reduced_cost, 0.0)
+    return math.fsum([*of_rows, *of_columns, 2.0**-52 * (len(entry) + len(cost)) * size])
+
+
+def run(highs: highspy.Highs) -> None:
+    """Let HiGHS solve its problem in another thread, because no signal is handled inside HiGHS."""
+    try:
+        highs.startSolve()
+        while not highs.wait(search_status.POLL_SECONDS)[0]:
+            search_status.poll()
+    except BaseException:
+        # HiGHS checks only now and then whether to stop: a heuristic's problem may take seconds
+        highs.cancelSolve()  # type: ignore[no-untyped-call]
+        if not highs.wait(PATIENCE_SECONDS)[0]:
+            search_status.left_behind.append(highs)
+        raise
 
 
 def _matrix(lp: Any) -> tuple[list[Any], highspy.HighsLp]:

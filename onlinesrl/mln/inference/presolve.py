@@ -9,14 +9,15 @@ weight zero removed, and atoms defined by hard clauses put last.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.errors import Infeasible, Unsolved
-from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State, distinct, normal
 from onlinesrl.mln.inference.gate_detection import Literals, definitions
 from onlinesrl.mln.kernels import clause_merging as kernel
 from onlinesrl.mln.kernels.clauses import Clauses
@@ -48,6 +49,48 @@ class Reduced:
         """Return values or probabilities of the model's atoms from those of the remaining ones."""
         zero = np.zeros(1, values.dtype)
         return np.concatenate((values, 1 - values, zero, 1 - zero))[self.stands_for]
+
+    @cached_property
+    def core(self) -> tuple[GroundMRF, Floats]:
+        """Return the simplified clauses as a ground model over the remaining atoms, and their weights."""
+        clauses = self.clauses
+        hard = np.arange(len(clauses.weight)) < clauses.hard
+        grouped = (np.diff(clauses.var_start) > 1) | (clauses.exactly != 0)
+        number = np.where(grouped, np.cumsum(grouped) - 1, -1)
+        literals = (clauses.literal // 2 + 1) * np.where(clauses.literal % 2, -1, 1)
+        model = GroundMRF(
+            n_atoms=self.n_atoms,
+            start=clauses.start.astype(np.int64),
+            literals=literals.astype(np.int32),
+            hard=hard,
+            group=number[clauses.var_of].astype(np.int32),
+            exactly=clauses.exactly[grouped] != 0,
+        )
+        return model, np.where(hard, 0.0, clauses.weight)
+
+    def rewritten(self, model: GroundMRF, weight: Floats) -> tuple[GroundMRF, Floats]:
+        """Return further clauses of the model over the remaining atoms, equal ones merged.
+
+        Soft clauses that are constant are left out.
+        """
+        m = self.n_atoms
+        name, positive = self.stands_for[np.abs(model.literals) - 1], model.literals > 0
+        clause = np.repeat(np.arange(model.n_clauses), np.diff(model.start))
+        true = np.zeros(model.n_clauses, np.bool_)
+        true[clause[(name == 2 * m + positive)]] = True
+        free = name < 2 * m
+        code = 2 * (name % max(1, m)) + ((name < m) == positive)
+        clause, code, tautology = normal(clause[free], code[free], model.n_clauses, m)
+        length = np.bincount(clause, minlength=model.n_clauses)
+        chosen = ~true & ~tautology & (model.hard | (length > 0))
+        code = code[chosen[clause]]
+        literals = (code // 2 + 1) * np.where(code % 2, 1, -1)
+        start = np.concatenate(([0], np.cumsum(length[chosen])))
+        rest = replace(
+            self.core[0], start=start, literals=literals.astype(np.int32), hard=model.hard[chosen]
+        )
+        first, total, hard = distinct(rest, weight[chosen])
+        return replace(rest.select(first), hard=hard), np.where(hard, 0.0, total)
 
 
 class Soft(NamedTuple):

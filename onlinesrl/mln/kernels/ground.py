@@ -24,6 +24,7 @@ from onlinesrl.mln.kernels.ground_network import (
 )
 from onlinesrl.mln.kernels.grounding_frames import (
     ALL,
+    EVERY,
     EVIDENCE_BREAKS_RULE,
     FOUND,
     GROW_ATOMS,
@@ -45,7 +46,7 @@ from onlinesrl.mln.kernels.relations import index_relations
 
 
 @kernel
-def _literal_atom(
+def literal_atom(
     plans: Plans, batch: Batch, w: int, x: int, run: int, net: Network, s: Scratch
 ) -> tuple[int, int]:
     """Return the atom of a query literal, -1 if it is not open, and its step in a run.
@@ -70,7 +71,7 @@ def _emit_literals(
     first = net.size[LITERALS]
     at = first
     for x in range(plans.literal_start[c], plans.literal_start[c + 1]):
-        atom, step = _literal_atom(plans, batch, w, x, run, net, s)
+        atom, step = literal_atom(plans, batch, w, x, run, net, s)
         if atom >= 0:
             net.lit_atom[at] = atom
             net.lit_step[at] = step
@@ -130,7 +131,7 @@ def _conjunction(
     """Write the open literals of an existential's binding; returns how many, -1: the binding is false."""
     n = 0
     for x in range(plans.exist_literal_start[e], plans.exist_literal_start[e + 1]):
-        atom, _ = _literal_atom(plans, batch, w, x, -1, net, s)
+        atom, _ = literal_atom(plans, batch, w, x, -1, net, s)
         positive = plans.literal_positive[x]
         if atom < 0 and positive:
             return -1
@@ -268,7 +269,7 @@ def _undone(plans: Plans, batch: Batch, w: int, c: int, depth: int, s: Scratch) 
 
 
 @kernel
-def _emit(
+def emit(
     plans: Plans,
     batch: Batch,
     w: int,
@@ -393,7 +394,7 @@ def _ground_clause(
         if net.size[GROUNDINGS] > limit:
             return TOO_MANY_GROUNDINGS
         rows = net.size[ROWS]
-        status = _emit(plans, batch, w, c, run, length, steps, net, s, limit)
+        status = emit(plans, batch, w, c, run, length, steps, net, s, limit)
         if status == OK and copies > 1 and net.size[ROWS] > rows:
             status = _copy(plans, c, outer, copies, net)
         if status != OK:
@@ -412,8 +413,14 @@ def ground_world(
     if status != OK:
         return status, -1
     net.lit_start[0], net.clause_start[0] = 0, 0
+    net.left_out[:] = 0
     for c in range(len(plans.hard)):
-        status = _ground_clause(plans, batch, w, c, net, s, limit)
+        rows, literals, groundings = net.size[ROWS], net.size[LITERALS], net.size[GROUNDINGS]
+        most = min(limit, groundings + plans.eager[c])
+        status = _ground_clause(plans, batch, w, c, net, s, most)
+        if status == TOO_MANY_GROUNDINGS and plans.eager[c] < EVERY:
+            net.size[ROWS], net.size[LITERALS], net.size[GROUNDINGS] = rows, literals, groundings
+            net.left_out[c], status = 1, OK
         if status != OK:
             return status, c
     return OK, -1

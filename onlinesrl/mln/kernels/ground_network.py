@@ -56,6 +56,7 @@ class Network(Frame):
     lit_atom: Annotated[Ints32, "literal"]
     lit_step: Annotated[Ints32, "literal"]
     lit_positive: Annotated[Bytes, "literal"]
+    left_out: Annotated[Bytes, "clause"]  # 1: see ``Plans.eager``
     differ: Annotated[Ints32, "atom + 1"]  # working memory of gaps
 
 
@@ -70,14 +71,21 @@ def network(
     queries: int = 0,
     arguments: int = 0,
     keys: int = 0,
+    clauses: int = 0,
 ) -> Network:
     """Return an empty network with room for so many atoms, rows and literals.
 
-    ``queries`` is the number of query predicates, ``arguments`` that of their arguments, and ``keys`` of
-    the constants that weights are known by.
+    ``queries`` is the number of query predicates, ``arguments`` that of their arguments, ``keys`` of
+    the constants that weights are known by, and ``clauses`` of the clauses that are ground.
     """
     return Network.zeros(
-        atom=atoms, row=rows, literal=literals, query=queries, argument=arguments, key=keys
+        atom=atoms,
+        row=rows,
+        literal=literals,
+        query=queries,
+        argument=arguments,
+        key=keys,
+        clause=clauses,
     )
 
 

@@ -29,6 +29,8 @@ WHOLLY = -1
 """In place of the number of a predicate's unlabelled atoms: all those that the truth does not list."""
 LITERALS_EACH = 8
 """So many literals, or bindings of existentials, count as one more ground clause."""
+EVERY = 1 << 62
+"""More ground clauses than any world has."""
 
 
 class Plans(Frame):
@@ -65,6 +67,7 @@ class Plans(Frame):
     number: Ints
     # clauses
     hard: Bytes  # [clause]
+    eager: Ints  # [clause] a clause of more groundings is left out, until a state violates some
     sign: Ints32  # [clause]
     literal_start: Ints32  # [clause + 1]
     literal_query: Ints32  # [literal]

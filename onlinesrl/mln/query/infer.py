@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
 from itertools import combinations, pairwise, repeat
 from typing import Any
 
@@ -14,16 +16,16 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import UNPROVEN
 from onlinesrl.logic.tables import with_names
 from onlinesrl.logic.text import spell_atom
-from onlinesrl.mln.ground.ground_mrf import GroundMRF, State, distinct
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, Soft, State, distinct
 from onlinesrl.mln.inference.mcmc_diagnostics import DISAGREE
-from onlinesrl.mln.inference.protocols import MapEngine, Marginals
+from onlinesrl.mln.inference.protocols import Marginals, Solution
 from onlinesrl.mln.inference.registry import (
     MAP_METHODS,
     MARGINAL_METHODS,
     map_engine,
     marginal_engine,
 )
-from onlinesrl.mln.query.world import QueryError, World
+from onlinesrl.mln.query.world import Lazy, Part, QueryError, World
 
 SAMPLED = (
     "the treewidth of the network is too large for exact marginals: its wide parts have estimates by "
@@ -107,7 +109,8 @@ def solve(
     if max_work is not None and method != "mpe":
         raise QueryError(f"--max-work limits the search of --method mpe only, not of {method}")
     if method in MAP_METHODS:
-        values, details = _map(world, map_engine(method, seed, max_work))
+        world, solution = best_state(world, method, seed, max_work)
+        values, details = solution.state.astype(np.float64), _of_state(world, solution)
     elif method in MARGINAL_METHODS:
         values, details = _marginals(world, method, seed, error)
     else:
@@ -160,10 +163,18 @@ def values_of(
     return marginal_engine(method, seed, samples=samples).marginals(model, weight).probability
 
 
-def _map(world: World, engine: MapEngine) -> tuple[Floats, dict[str, Any]]:
-    solution = engine.solve(world.model, world.weight)
+def best_state(
+    world: World, method: str, seed: int, max_work: int | None
+) -> tuple[World, Solution]:
+    """Return an answer, and the world with the clauses that it needed; arguments as of ``map_engine``."""
+    if world.lazy is not None:
+        return _lazily(world, world.lazy, max_work)
+    return world, map_engine(method, seed, max_work).solve(world.model, world.weight)
+
+
+def _of_state(world: World, solution: Solution) -> dict[str, Any]:
     state_cost, slack = cost(world, solution.state), solution.bound - solution.score
-    details = {
+    return {
         "score": solution.score,
         "cost": state_cost,
         "bound": state_cost - slack if math.isfinite(slack) else None,
@@ -171,7 +182,35 @@ def _map(world: World, engine: MapEngine) -> tuple[Floats, dict[str, Any]]:
         "certified": solution.certified,
         "warnings": [] if solution.certified else [UNPROVEN],
     }
-    return solution.state.astype(np.float64), details
+
+
+def _lazily(world: World, lazy: Lazy, max_work: int | None) -> tuple[World, Solution]:
+    """Return the answer by cutting planes, and the world with the clauses that it needed."""
+    from onlinesrl.mln.inference.cutting_planes import CuttingPlanes
+
+    ground = [Part(world.model, world.weight, world.soft)]
+
+    def violated(value: Floats) -> tuple[GroundMRF, Floats] | None:
+        part = lazy.violated(value)
+        if part is None:
+            return None
+        ground.append(part)
+        return part.model, part.weight
+
+    solution = CuttingPlanes(world.model, world.weight, violated).solve(max_work)
+    of_lazy = lazy.total() - sum(float(part.weight.sum()) for part in ground[1:])
+    models, weights, softs = zip(*ground, strict=True)
+    world = replace(
+        world,
+        model=reduce(GroundMRF.with_clauses, models),
+        weight=np.concatenate(weights),
+        soft=Soft(
+            reduce(GroundMRF.with_clauses, [soft.model for soft in softs]),
+            np.concatenate([soft.weight for soft in softs]),
+        ),
+    )
+    score = world.model.score(solution.state, world.weight) + of_lazy
+    return world, replace(solution, score=score, bound=score + solution.bound - solution.score)
 
 
 def cost(world: World, state: Sequence[int] | State) -> float:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,18 +38,54 @@ from onlinesrl.mln.ground.atom_names import WorldAtoms
 from onlinesrl.mln.ground.batch_packer import LimitKeys
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, Soft, clause_models, fixed_units
 from onlinesrl.mln.ground.grounder import GroundExample, Limits, ModelGrounder
-from onlinesrl.mln.kernels.ground_network import ROWS, false_hard
+from onlinesrl.mln.ground.lazy_clauses import LazyClauses
+from onlinesrl.mln.kernels.ground_network import ROWS, Network, false_hard
+from onlinesrl.mln.kernels.grounding_frames import EVERY
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.lang.evidence_weights import check_numbers, with_weights
 
 LIMITS = Limits(keys=LimitKeys("--max-atoms", "--max-groundings", "add"))
 """The default limits of a world."""
+EAGER = {"auto": 2000, "never": EVERY}
+"""How many groundings of a clause are ground before any state violates them, by the setting ``lazy``."""
 
 
 class QueryError(OnlinesrlError):
     """The query, the closed or open predicates, or the method do not fit the model."""
 
     exit_code = 64
+
+
+class Part(NamedTuple):
+    """Further ground clauses of a world, with fields as in ``World``."""
+
+    model: GroundMRF
+    weight: Floats
+    soft: Soft
+
+
+class Lazy:
+    """The clauses of a world that are ground only where a state violates them."""
+
+    def __init__(self, world: GroundExample, atoms: WorldAtoms) -> None:
+        self._world, self._atoms, self._clauses = world, atoms, LazyClauses(world)
+
+    def total(self) -> float:
+        """Return the weight of all ground clauses of its soft clauses."""
+        return self._clauses.total()
+
+    def violated(self, value: Floats) -> Part | None:
+        """Return the clauses that values of the atoms violate, see ``LazyClauses.violated``.
+
+        Raises Infeasible where evidence breaks one.
+        """
+        net = self._clauses.violated(value)
+        if net is None:
+            return None
+        if (broken := false_hard(net)) >= 0:
+            raise Infeasible(_broken(self._world, net, self._atoms, broken))
+        self._world.grounder.weights.number(net, learning=False)
+        return Part(*clause_models(net, self._world.weights(net), ()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +96,9 @@ class World:
     ``model`` stand for conjunctions under existential quantifiers. ``weight``, float64[clauses], is 0 for
     hard clauses. ``soft`` has all soft clauses, also those with atoms that evidence fixes; in ``model`` such
     an atom occurs only in one hard unit clause. ``types`` has the argument types of each predicate, ``fixed``
-    the values of atoms that evidence fixes. ``assumed`` are the predicates that are open only because no
-    database has an atom of them, ``empty`` queried ones without an atom.
+    the values of atoms that evidence fixes. ``lazy`` grounds the clauses that the model leaves out.
+    ``assumed`` are the predicates that are open only because no database has an atom of them, ``empty``
+    queried ones without an atom.
     """
 
     atoms: WorldAtoms
@@ -72,6 +110,7 @@ class World:
     shown: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     assumed: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
+    lazy: Lazy | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -88,22 +127,36 @@ class WorldOptions:
     dialect: Dialect = ALCHEMY
 
 
+def eager_of(method: str, lazy: str | None) -> int:
+    """Return how many groundings of a clause are ground at first, for a method and the setting ``lazy``.
+
+    Raises QueryError for a setting that the method does not take.
+    """
+    if lazy is not None and (lazy not in EAGER or method != "mpe"):
+        raise QueryError(
+            f"lazy is {lazy} for {method}: expected {' or '.join(EAGER)}, for mpe only"
+        )
+    return EAGER[lazy or "auto"] if method == "mpe" else EVERY
+
+
 def load_world(
     model: Path,
     evidence: Sequence[Path],
     query: Sequence[str],
     options: WorldOptions = WorldOptions(),
     limits: Limits = LIMITS,
+    eager: int = EVERY,
 ) -> World:
     """Read and ground a model with databases.
 
+    Clauses that hold by default are left out where they have more than ``eager`` groundings.
     Raises errors in the files with their location, QueryError for unknown predicates or contradictory
     options, Infeasible if evidence breaks a hard rule, and ExampleError beyond the limits.
     """
     clock = time.perf_counter()
     program = reader.load(model, options.dialect)
     program, atoms = read_evidence(program, evidence, options.dialect)
-    return world_of(program, atoms, query, options, limits, clock)
+    return world_of(program, atoms, query, options, limits, clock, eager)
 
 
 def world_of(
@@ -113,6 +166,7 @@ def world_of(
     options: WorldOptions = WorldOptions(),
     limits: Limits = LIMITS,
     clock: float | None = None,
+    eager: int = EVERY,
 ) -> World:
     """Ground a program with atoms, as in ``load_world``; ``clock`` is the start time of loading."""
     clock = time.perf_counter() if clock is None else clock
@@ -138,7 +192,7 @@ def world_of(
     )
     loaded = time.perf_counter()
     wholly = tuple(dict.fromkeys([*query, *options.opened, *assumed]))
-    world = _ground(program, atoms, wholly, limits)
+    world = _ground(program, atoms, wholly, limits, eager)
     seconds = {"load": loaded - clock, "ground": time.perf_counter() - loaded}
     return replace(
         world,
@@ -214,6 +268,7 @@ def _ground(
     evidence: Sequence[GroundAtom],
     wholly: tuple[str, ...],
     limits: Limits,
+    eager: int,
 ) -> World:
     """Ground a program; all atoms of predicates ``wholly`` are open, and all soft or unknown atoms."""
     soft = {
@@ -227,10 +282,10 @@ def _ground(
     example = _example(evidence, partly, soft)
     types = {kind: (*names,) for kind, names in _constants(program, soft).items()}
     declared = replace(program, types=types)
-    world = ModelGrounder(declared, opened, limits).ground_example(example, possible)
+    world = ModelGrounder(declared, opened, limits, eager).ground_example(example, possible)
     net, atoms = world.net, world.atoms()
     if (broken := false_hard(net)) >= 0:
-        raise Infeasible(_broken(world, atoms, broken))
+        raise Infeasible(_broken(world, net, atoms, broken))
     named_soft = ((n, atoms[n]) for n in atoms.numbers({name for name, _ in soft}).tolist())
     units = [  # a literal and its weight, for an atom of soft value p
         (number + 1, math.log(p / (1.0 - p)))
@@ -245,12 +300,13 @@ def _ground(
         soft=all_soft,
         types={name: predicate.types for name, predicate in program.predicates.items()},
         fixed={abs(literal) - 1: literal > 0 for literal in fixed_units(net).tolist()},
+        lazy=Lazy(world, atoms) if np.any(net.left_out) else None,
     )
 
 
-def _broken(world: GroundExample, atoms: WorldAtoms, clause: int) -> str:
+def _broken(world: GroundExample, net: Network, atoms: WorldAtoms, clause: int) -> str:
     """Return the message that evidence breaks a hard rule, with the atoms of a false ground clause."""
-    net, layout = world.net, world.grounder.layout
+    layout = world.grounder.layout
     row = int(np.searchsorted(net.clause_start[: net.size[ROWS]], clause, "right")) - 1
     k = clause - int(net.clause_start[row])
     program, clause_of_row = layout.plan.program, layout.plan.clauses[net.row_clause[row]].clause
