@@ -99,7 +99,8 @@ def infer(
 
     For Markov logic ``evidence`` are atoms by predicate, or .db files, and ``query`` names the predicates
     asked for; ``method`` is by default ``mpe``, whose search ``max_work`` ends, as ``inference.max_work``
-    does (None: it goes on to the proof). The standard ``error`` of sampled marginals may be set. Predicates
+    does (None: it goes on to the proof). It grounds large rules where a state violates them, unless ``lazy``
+    is ``never``. The standard ``error`` of sampled marginals may be set. Predicates
     without evidence are open unless they are ``closed``. For PSL ``evidence`` has the observed atoms and
     ``query`` the targets, by predicate; ``method`` is by default ``admm``; ``threads`` do not change its
     answer. A ground rule with an atom that is neither is an error, or left out with ``targets="skip"``.

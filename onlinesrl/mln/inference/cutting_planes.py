@@ -13,17 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from operator import itemgetter
 
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Unsolved
-from onlinesrl.mln.ground.ground_mrf import GroundMRF
+from onlinesrl.core.kernels.random import generator
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.linear_relaxation import LinearRelaxation
-from onlinesrl.mln.inference.maxwalksat import WalkSat
+from onlinesrl.mln.inference.maxwalksat import WalkSat, feasible_state
 from onlinesrl.mln.inference.presolve import reduced
-from onlinesrl.mln.inference.protocols import MapEngine, Solution
+from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.inference.rounding import Magnitude
 from onlinesrl.mln.inference.router import Router
 
@@ -67,16 +69,28 @@ class CuttingPlanes:
             relaxation.add(*added)
 
     def _integral(self, max_work: int | None) -> Solution:
-        """Search for a state that violates no clause; after a search without proof, by local search."""
-        engine: MapEngine = Router(Ilp(max_work=max_work), WalkSat(), growth=1)
-        bound = np.inf
-        while True:
-            answer = engine.solve(self._model, self._weight)
-            bound = min(bound, answer.bound)
-            if self._add(answer.state.astype(np.float64)) is None:
-                return replace(answer, bound=bound)
+        """Search for a state that violates no clause; without a proof, return the best one at hand."""
+        engine = Router(Ilp(max_work=max_work), WalkSat(), growth=1)
+        answer = engine.solve(self._model, self._weight)
+        while self._add(answer.state.astype(np.float64)) is not None:
             if not answer.certified:
-                engine = WalkSat()
+                states = [self._mended(near) for near in (answer.state, 0 * answer.state)]
+                score, state = max(
+                    ((self._model.score(x, self._weight), x) for x in states), key=itemgetter(0)
+                )
+                return replace(answer, state=state, score=score, route="walksat")
+            answer = engine.solve(self._model, self._weight)
+        return answer
+
+    def _mended(self, near: State) -> State:
+        """Return a state near another one that violates no clause, ground or not."""
+        while True:
+            problem = reduced(self._model, self._weight)
+            order = np.arange(problem.n_atoms, dtype=np.int32)
+            some = feasible_state(problem, WalkSat.flips, generator(0), near[problem.atoms], order)
+            state = problem.expand(some)
+            if self._add(state.astype(np.float64)) is None:
+                return state
 
     def _add(self, value: Floats) -> tuple[GroundMRF, Floats] | None:
         """Add the clauses that values of the remaining atoms violate, and return them."""
