@@ -110,6 +110,8 @@ class Layout:
         return strides[::-1], size
 
 
+PAIRS = 50
+"""So many times more groundings of a clause of two literals are ground at first: they form cliques."""
 _BYTES = {"run", "binds", "hard", "literal_positive", "found_again", "part_exists"}
 _WIDE = {"eager", "number", "first_weight", "unseen_weight"}
 
@@ -149,6 +151,8 @@ class _Encoder:
             self.end("literal_start", "literal_query")
             self.template(plan, slots)
             eager = layout.eager if holds_by_default(plan) else k.EVERY
+            if len(plan.query) == 2:
+                eager = min(k.EVERY, PAIRS * eager)
             self.add(hard=plan.clause.hard, sign=plan.clause.sign, eager=eager)
             columns["value_variable"] += [
                 n for n, kind in enumerate(plan.types.values()) if kind == VALUE
