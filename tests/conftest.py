@@ -32,7 +32,6 @@ from tests.support.kafka_broker import (  # noqa: F401 - fixtures
     running,
     topic,
 )
-from tests.support.paging import allocate_large, enlarge
 from tests.support.waiting import until
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported, as for the commands
@@ -321,7 +320,6 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.dont_write_bytecode = False  # many processes are started
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(REPO / "onlinesrl", quiet=2)
-        allocate_large()
     soak = config.option.markexpr == "soak"
     settings.load_profile("soak" if soak else "few")
     compiling.once(REPO / "tests" / "__pycache__" / "kernels.lock")
@@ -411,7 +409,6 @@ def warm(citations: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> No
     job = Job(tmp_path_factory.mktemp("warm"), [*citations[:20], b"{\n"], checkpoint={"every": 7})
     assert job.run() == 0, job.said
     assert job.call("evaluate", job.output / "weights.mln", job.config) == 0, job.said
-    enlarge()
 
 
 @pytest.fixture(scope="module")
