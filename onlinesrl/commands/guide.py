@@ -16,6 +16,7 @@ PAGES = (
     "mapping",
     "tables",
     "models",
+    "transitivity",
     "examples",
     "cutting",
     "runs",
