@@ -6,9 +6,13 @@ curvature h along direction d turns it into another one (the extended Kalman fil
     a = S d,  v = d'a,      w += a r,      S -= a a' h / (1 + h v).
 
 The variance of a weight is p / c^2 when an example first uses it, where c is the size of its feature there.
-So units do not matter (Ross, Mineiro & Langford 2013). Where a weight gets a place in the full matrix, or
-loses it to one that is used more, its variance stays and its covariances begin at 0: of all distributions
-without these covariances that is the nearest (assumed density filtering; Minka 2001).
+So units do not matter (Ross, Mineiro & Langford 2013). A number of more than five times c makes c a fifth of
+it, since a small one at first would leave the prior too wide. What the prior of the larger c knows more is
+then learned as an observation of the weight alone, at its start.
+
+Where a weight gets a place in the full matrix, or loses it to one that is used more, its variance stays and
+its covariances begin at 0: of all distributions without these covariances that is the nearest (assumed
+density filtering; Minka 2001).
 """
 
 import math
@@ -23,6 +27,8 @@ SLOTS, LEAST, PENDING = 0, 1, 2
 weights, and the number of pending reductions."""
 SMALLEST = 1e-100
 """The least size of a feature that a variance is set by, so that variances are finite."""
+SPREAD = 5.0
+"""How many times as large as c a feature may be."""
 MORE = 2
 """How many times as often as another weight one must be used to take over its slot."""
 STEPS = 1000
@@ -40,9 +46,7 @@ class Covariance(Frame):
 
     matrix: Annotated[Floats, "slot, slot"]
     variance: Annotated[Floats, "weight"]
-    scale: Annotated[
-        Floats, "weight"
-    ]  # the largest size of its feature so far; 0: it was never used
+    scale: Annotated[Floats, "weight"]  # the size c of its feature; 0: it was never used
     uses: Annotated[Ints, "weight"]  # how often it was used
     slot: Annotated[Ints32, "weight"]  # its slot, from 1; 0: none
     weight: Annotated[Ints, "slot"]  # the weight of each slot
@@ -114,16 +118,20 @@ def _least_used(c: Covariance) -> int:
 
 
 @kernel
-def widen(c: Covariance, i: int, x: float, prior: float) -> None:
+def widen(c: Covariance, i: int, x: float, prior: float) -> float:
     """Note a feature x of weight i; the first one that is not 0 sets its variance.
 
-    Of an example with several states x is the change of the feature by an atom's truth.
+    Of an example with several states x is the change of the feature by an atom's truth. Returns the
+    information by which the prior of a larger size exceeds that of c, the size so far.
     """
-    size = max(abs(x), SMALLEST)
-    if x != 0.0 and size > c.scale[i]:
-        if c.scale[i] == 0.0:
-            c.variance[i] = prior / size / size
-        c.scale[i] = size
+    size, old = max(abs(x), SMALLEST), c.scale[i]
+    if x == 0.0 or size <= SPREAD * old:
+        return 0.0
+    if old == 0.0:
+        c.scale[i], c.variance[i] = size, prior / size / size
+        return 0.0
+    c.scale[i] = size = size / SPREAD
+    return float((size - old) * (size + old) / prior)
 
 
 @kernel

@@ -12,7 +12,7 @@ from onlinesrl.core.kernels.covariance import across, multiply, reduce, settle
 from onlinesrl.core.online import averaged_weights, temperature
 from onlinesrl.core.online.averaged_weights import move_along
 from onlinesrl.core.online.update_rules.rule import UpdateParams, scale
-from onlinesrl.core.online.update_rules.second_order import count_gap, one_label
+from onlinesrl.core.online.update_rules.second_order import count_gap, move_across, one_label
 from onlinesrl.mln.kernels.elimination import (
     add_bonus,
     clear,
@@ -392,6 +392,35 @@ def list_units(p: StepFrame) -> bool:
     return list_rows(p.net, p.rows)
 
 
+@kernel
+def hold_gap(p: StepFrame, n: int) -> None:
+    """Clear the gap of ``n`` weights, until ``restore_gap``."""
+    for j in range(n):
+        p.gradient[j], p.moved[j] = p.weights.delta[j], p.weights.touched[j]
+    clear_gap(p.weights, n)
+
+
+@kernel
+def restore_gap(p: StepFrame, n: int) -> None:
+    """Set the gap of ``n`` weights that ``hold_gap`` cleared."""
+    for j in range(n):
+        add(p.weights, j, p.moved[j], p.gradient[j])
+
+
+@kernel_of("covers", False)
+def narrow(p: StepFrame, i: int, h: float) -> bool:
+    """Learn the information h that weight i is near its start; see ``core.kernels.covariance``."""
+    w, c = p.weights, p.how.covariance
+    n = add(w, 0, i, 1.0)
+    v = multiply(c, w.touched, w.delta, n)
+    fits = move_across(w, p.how, n, -w.value[i, 1] * h / (1.0 + h * v), p.scalar[S])
+    if fits:
+        reduce(c, w.touched, w.delta, n, v, h)
+        settle(c)
+    clear_gap(w, n)
+    return fits
+
+
 @kernel_of("covers", np.nan)
 def learn_by_covariance(p: StepFrame, n: int, entropy: float, partly: bool, checked: bool) -> float:
     """Learn along S g of the gap g of ``n`` weights; returns the loss. See ``update_rules.second_order``.
@@ -400,9 +429,21 @@ def learn_by_covariance(p: StepFrame, n: int, entropy: float, partly: bool, chec
     has changed.
     """
     net, w, c = p.net, p.weights, p.how.covariance
-    widen_rows(net, w, p.how)
     margin, dot, _ = measure(w, n, entropy)
     loss = max(margin - dot, 0.0)
+    now = loss
+    if widen_rows(net, w, p.how, n, p.before):
+        hold_gap(p, n)
+        for j in range(n):
+            if p.before[j] > 0.0:
+                narrow(p, p.moved[j], p.before[j])
+        if checked:
+            n, entropy = expect_gap(p, partly)
+            n = max(n, 0)
+            margin, dot, _ = measure(w, n, entropy)
+            now = max(margin - dot, 0.0)
+        else:
+            restore_gap(p, n)
     count_gap(w, p.how, n)
     units, slot = labels(net, p.state.truth)
     if partly and units == 1 and slot >= 0:
@@ -415,15 +456,12 @@ def learn_by_covariance(p: StepFrame, n: int, entropy: float, partly: bool, chec
             loss = np.nan
         clear_gap(w, n)
         return loss
-    for j in range(n):
-        p.gradient[j], p.moved[j] = w.delta[j], w.touched[j]
-    clear_gap(w, n)
+    hold_gap(p, n)
     reduce_by_units(net, w, c, p.rows, p.state.truth, p.state.rival, p.rival.unary, p.ahead, units)
-    for j in range(n):
-        add(w, j, p.moved[j], p.gradient[j])
+    restore_gap(p, n)
     q, t = multiply(c, w.touched, w.delta, n), 1.0
     if checked and units > 1 and q > 0.0:
-        t = shorter(p, n, q, loss, partly)
+        t = shorter(p, n, q, now, partly)
     if not move_along(w, p.how, p.scalar, n, t, loss):
         loss = np.nan
     clear_gap(w, n)

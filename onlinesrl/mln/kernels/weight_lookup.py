@@ -309,16 +309,22 @@ def log_loss_gap(
     return n, max(entropy, 0.0)
 
 
-@kernel_of("covers", 0)
-def widen_rows(net: Network, weights: Weights, params: UpdateParams) -> int:
-    """Note how much one ground clause counts for the weights that the gap touches."""
+@kernel_of("covers", False)
+def widen_rows(net: Network, weights: Weights, params: UpdateParams, n: int, more: Floats) -> bool:
+    """Note how much one ground clause counts for the ``n`` weights that the gap touches.
+
+    ``more`` [place] gets what larger features add to the information of a weight; True: there are some.
+    """
+    more[:n], larger = 0.0, False
     for r in range(net.size[ROWS]):
         first = net.row_weight[r]
         for k in range(net.row_len[r] if first >= 0 else 0):
             i = first + k * net.row_step[r]
             if weights.mark[i]:
-                widen(params.covariance, i, net.row_factor[r], params.constant)
-    return 0
+                added = widen(params.covariance, i, net.row_factor[r], params.constant)
+                more[weights.mark[i] - 1] += added
+                larger |= added > 0.0
+    return larger
 
 
 @kernel

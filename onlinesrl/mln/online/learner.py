@@ -253,6 +253,10 @@ class MlnOnlineLearner:
                     reservoir.put(place, held._replace(block=self.weights.dual_block))
         finally:
             self.packer.clear()
+        most = self.update.max_weights
+        if most is not None and len(self.weights) > most:
+            self.weights.drop_least(most)
+            self._forget()
         reservoir.offer(new)
 
     def _part(self, items: Sequence[Item], learning: bool) -> tuple[list[Outcome], Tally]:

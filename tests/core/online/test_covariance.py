@@ -151,7 +151,10 @@ def test_the_first_feature_sets_the_variance_whatever_its_unit() -> None:
         k.use(c, i, x, 3.0)
         k.use(c, i, 2 * x, 3.0)
         assert k.variance_of(c, i) == pytest.approx(3.0 / x**2)
-        assert c.scale[i] == 2 * abs(x)
+        assert c.scale[i] == abs(x)
+        information = k.widen(c, i, 10 * x, 3.0)  # of a prior of 2 x, which is a fifth
+        assert information == pytest.approx((4 * x**2 - x**2) / 3.0)
+        assert c.scale[i] == pytest.approx(2 * abs(x))
 
 
 def test_forgetting_widens_no_further_than_the_prior() -> None:

@@ -242,6 +242,17 @@ def test_bad_examples_and_late_labels_change_no_bit(update: str) -> None:
     assert saved(late) == saved(expected)
 
 
+def test_learning_again_leaves_no_more_weights_than_allowed() -> None:
+    plan = compile_program(parsed(), ["InField"])
+    learner = online(plan, update_of("perceptron", replay=TWO, max_weights=60))
+    numbers = []
+    for each in examples(30):
+        learn(learner, [each])
+        numbers.append(len(learner.weights))
+    assert learner.weights.dropped > 0
+    assert max(numbers) <= 60
+
+
 def test_labels_scores_and_the_temperature_count_an_example_once() -> None:
     plan, seen = compile_program(parsed(), ["InField"]), examples(20)
     balanced = update_of("cda1", sigma=0.1, replay=TWO, costs="balanced", calibrated=True)

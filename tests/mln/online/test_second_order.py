@@ -28,12 +28,18 @@ class Dense:
 
     def __init__(self, base: Vector):
         self.w, self.s, self.scale = base.copy(), np.zeros((len(base),) * 2), np.zeros(len(base))
+        self.base = base
 
     def begin(self, sizes: Vector) -> None:
-        """Set the variances of the features that are first used."""
+        """Set the variances of the features that are first used, and note larger ones."""
+        for j in np.flatnonzero((self.scale > 0) & (sizes > 5.0 * self.scale)):
+            h, a = sizes[j] ** 2 / 25.0 - self.scale[j] ** 2, self.s[j].copy()
+            share = h / (1.0 + h * a[j])
+            self.w = self.w - a * share * (self.w[j] - self.base[j])
+            self.s = self.s - np.outer(a, a) * share
+            self.scale[j] = sizes[j] / 5.0
         for j in np.flatnonzero((self.scale == 0) & (sizes > 0)):
-            self.s[j, j] = 1.0 / sizes[j] ** 2
-        self.scale = np.maximum(self.scale, sizes)
+            self.s[j, j], self.scale[j] = 1.0 / sizes[j] ** 2, sizes[j]
 
     def reduce(self, x: Vector, moved: Vector, times: int = 1) -> Vector:
         """Take off the information of labels whose truth has the features x more than the other value.
