@@ -54,8 +54,9 @@ class CuttingPlanes:
         with suppress(Unsolved):
             answer = self._relaxed(LinearRelaxation(self._model, self._weight, scale))
         if answer is None or not answer.certified:
-            bound = np.inf if answer is None else answer.bound
+            bound, before = np.inf if answer is None else answer.bound, self._weight.sum()
             answer = self._integral(max_work)
+            bound += self._weight.sum() - before  # what is added later was true
             answer = replace(answer, bound=max(answer.score, min(answer.bound, bound)))
         return replace(answer, state=self._reduced.expand(answer.state))
 
@@ -74,11 +75,13 @@ class CuttingPlanes:
         answer = engine.solve(self._model, self._weight)
         while self._add(answer.state.astype(np.float64)) is not None:
             if not answer.certified:
+                before = self._weight.sum()
                 states = [self._mended(near) for near in (answer.state, 0 * answer.state)]
+                bound = answer.bound + self._weight.sum() - before
                 score, state = max(
                     ((self._model.score(x, self._weight), x) for x in states), key=itemgetter(0)
                 )
-                return replace(answer, state=state, score=score, route="walksat")
+                return replace(answer, state=state, score=score, bound=bound, route="walksat")
             answer = engine.solve(self._model, self._weight)
         return answer
 
