@@ -117,8 +117,8 @@ def test_a_limit_gives_a_possible_state_and_its_gap():
 @pytest.mark.parametrize("seed", range(3))
 def test_the_bound_of_a_limited_search_is_below_a_cost_that_is_reached(lazy, seed):
     similar = similarities(16, 0.5, seed)
-    same, stats = answer(SOFT, similar, max_work=1)
-    other, walk = answer(SOFT, similar, method="walksat")
+    _, stats = answer(SOFT, similar, max_work=1)
+    _, walk = answer(SOFT, similar, method="walksat")
     assert not stats["certified"]
     assert stats["bound"] <= min(stats["cost"], walk["cost"]) + 1e-6
 
