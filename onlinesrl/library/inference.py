@@ -130,6 +130,9 @@ def infer(
         from onlinesrl.psl.inference.solving import InferenceProblem, Options
         from onlinesrl.psl.query import infer as psl
 
+        for key in ("error", "max_work", "lazy"):
+            if search.get(key) is not None:
+                raise UsageError(f"{key}: for Markov logic only")
         truth = truth or {}
         expected = "a mapping from predicates to atoms"
         if not isinstance(evidence, Mapping) or not isinstance(query, Mapping):

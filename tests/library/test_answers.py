@@ -166,6 +166,13 @@ def test_what_is_asked_for_without_an_open_atom_has_no_rows() -> None:
         found["P"]
 
 
+@pytest.mark.parametrize("search", [{"error": 0.1}, {"max_work": 1}, {"lazy": "never"}], ids=str)
+def test_psl_refuses_settings_of_markov_logic(search: Any) -> None:
+    model = srl.Model("1: P(A) -> Q(A)", "psl")
+    with pytest.raises(srl.UsageError, match=rf"^{next(iter(search))}: for Markov logic only$"):
+        srl.infer(model, {"P": ["a"]}, {"Q": ["a"]}, **search)
+
+
 @pytest.mark.parametrize("none", [[], {}, (), Table({"x": []}), Table({"x": [], "y": []})])
 def test_psl_takes_no_atoms_however_they_are_given(none: Any) -> None:
     model = srl.Model("1: P(A) & R(A, B) -> Q(A) ^2\n1: !Q(A) ^2", "psl")

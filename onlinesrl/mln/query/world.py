@@ -132,7 +132,7 @@ def eager_of(method: str, lazy: str | None) -> int:
 
     Raises QueryError for a setting that the method does not take.
     """
-    if lazy is not None and (lazy not in EAGER or method != "mpe"):
+    if lazy is not None and (lazy not in [*EAGER] or method != "mpe"):
         raise QueryError(
             f"lazy is {lazy} for {method}: expected {' or '.join(EAGER)}, for mpe only"
         )

@@ -126,5 +126,7 @@ def test_the_bound_of_a_limited_search_is_below_a_cost_that_is_reached(lazy, see
 def test_the_setting_is_checked():
     with pytest.raises(srl.OnlinesrlError, match="lazy is often for mpe: expected auto or never"):
         answer(HARD, similarities(3, 0, 0), lazy="often")
+    with pytest.raises(srl.OnlinesrlError, match=r"lazy is \['never'\] for mpe"):
+        answer(HARD, similarities(3, 0, 0), lazy=["never"])
     with pytest.raises(srl.OnlinesrlError, match=r"lazy is never for walksat: .* for mpe only"):
         answer(HARD, similarities(3, 0, 0), lazy="never", method="walksat")
