@@ -54,9 +54,9 @@ class CuttingPlanes:
         with suppress(Unsolved):
             answer = self._relaxed(LinearRelaxation(self._model, self._weight, scale))
         if answer is None or not answer.certified:
-            bound, before = np.inf if answer is None else answer.bound, self._weight.sum()
+            bound, before = np.inf if answer is None else answer.bound, float(self._weight.sum())
             answer = self._integral(max_work)
-            bound += self._weight.sum() - before  # what is added later was true
+            bound += float(self._weight.sum()) - before  # what is added later was true
             answer = replace(answer, bound=max(answer.score, min(answer.bound, bound)))
         return replace(answer, state=self._reduced.expand(answer.state))
 
@@ -72,18 +72,17 @@ class CuttingPlanes:
     def _integral(self, max_work: int | None) -> Solution:
         """Search for a state that violates no clause; without a proof, return the best one at hand."""
         engine = Router(Ilp(max_work=max_work), WalkSat(), growth=1)
-        answer = engine.solve(self._model, self._weight)
-        while self._add(answer.state.astype(np.float64)) is not None:
+        while True:
+            answer, before = engine.solve(self._model, self._weight), float(self._weight.sum())
+            if self._add(answer.state.astype(np.float64)) is None:
+                return answer
             if not answer.certified:
-                before = self._weight.sum()
                 states = [self._mended(near) for near in (answer.state, 0 * answer.state)]
-                bound = answer.bound + self._weight.sum() - before
+                bound = answer.bound + float(self._weight.sum()) - before
                 score, state = max(
                     ((self._model.score(x, self._weight), x) for x in states), key=itemgetter(0)
                 )
                 return replace(answer, state=state, score=score, bound=bound, route="walksat")
-            answer = engine.solve(self._model, self._weight)
-        return answer
 
     def _mended(self, near: State) -> State:
         """Return a state near another one that violates no clause, ground or not."""

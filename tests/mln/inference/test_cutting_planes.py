@@ -123,6 +123,27 @@ def test_the_bound_of_a_limited_search_is_below_a_cost_that_is_reached(lazy, see
     assert stats["bound"] <= min(stats["cost"], walk["cost"]) + 1e-6
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bound_after_a_limited_round_holds_for_all_clauses(lazy, seed):
+    rng, names = Random(seed), [f"C{i}" for i in range(6)]
+    rules = """W(t, t): real
+Same(t, t)
+P(t)
+1 W(x, y) ^ Same(x, y)
+0.4 P(x)
+0.3 Same(x, y) ^ P(y) => P(x)
+0.7 Same(x, y) ^ Same(y, z) => Same(z, x)
+0.3 Same(x, y) ^ Same(x, z) => y = z
+1.1 Same(x, y) ^ Same(y, z) => Same(x, z)
+"""
+    evidence = {"W": {(a, b): round(rng.uniform(-1, 1), 2) for a in names for b in names}}
+    eager = srl.infer(rules, evidence, ["Same", "P"], lazy="never").stats
+    limited = srl.infer(rules, evidence, ["Same", "P"], max_work=20_000).stats
+    assert eager["certified"]
+    gap = limited["cost"] - limited["bound"]
+    assert limited["score"] + gap >= eager["score"] - 1e-6
+
+
 def test_the_setting_is_checked():
     with pytest.raises(srl.OnlinesrlError, match="lazy is often for mpe: expected auto or never"):
         answer(HARD, similarities(3, 0, 0), lazy="often")
