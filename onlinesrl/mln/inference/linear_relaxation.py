@@ -58,10 +58,10 @@ class LinearRelaxation:
         # rows of clauses, then one for each literal of those that cost: it is false, or the clause is true
         clauses = np.concatenate((np.flatnonzero(model.hard), paying))
         start, place = gathered(model.start, clauses)
-        first, each = gathered(model.start, costing)
+        first, alone = gathered(model.start, costing)
         row = np.repeat(np.arange(len(clauses)), np.diff(start))
-        single = len(clauses) + np.arange(len(each))
-        literals = np.concatenate((model.literals[place], -model.literals[each]))
+        single = len(clauses) + np.arange(len(alone))
+        literals = np.concatenate((model.literals[place], -model.literals[alone]))
         of_slack = np.concatenate((len(clauses) - len(paying) + np.arange(len(paying)), single))
         owner = np.concatenate(
             (slack[: len(paying)], np.repeat(slack[len(paying) :], np.diff(first)))
@@ -69,7 +69,7 @@ class LinearRelaxation:
         row = np.concatenate((row, single, of_slack))
         column = np.concatenate((np.abs(literals) - 1, owner))
         value = np.concatenate((np.sign(literals), np.ones(len(owner)))).astype(np.float64)
-        negative: Floats = np.bincount(row, value < 0, len(clauses) + len(each)).astype(np.float64)
+        negative: Floats = np.bincount(row, value < 0, len(clauses) + len(alone)).astype(np.float64)
         low = 1.0 - negative
         self._add_rows(low, np.full(len(low), np.inf), row, column, value)
 

@@ -58,9 +58,9 @@ def optimum(
     solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     for option, setting in OPTIONS.items():
         solver.setOptionValue(option, setting)
-    each, ones, infinite = np.arange(n, dtype=np.int32), np.ones(n), np.full(n, np.inf)
-    solver.addRows(n, bonus - pull, infinite, 0, each[:0], each[:0], ones[:0])
-    solver.addCols(n, ones, 0.0 * ones, infinite, n, each, each, ones)
+    number, ones, infinite = np.arange(n, dtype=np.int32), np.ones(n), np.full(n, np.inf)
+    solver.addRows(n, bonus - pull, infinite, 0, number[:0], number[:0], ones[:0])
+    solver.addCols(n, ones, 0.0 * ones, infinite, n, number, number, ones)
     while True:
         part = model.chosen(added)
         ends = rows.low[added] - side[added], rows.high[added] - side[added]
