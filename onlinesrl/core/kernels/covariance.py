@@ -241,6 +241,17 @@ def across(c: Covariance, i: int, x: float) -> float:
 
 
 @kernel
+def move(c: Covariance, touched: Ints, d: Floats, n: int, r: float, weight: Floats) -> None:
+    """Add r S d to ``weight`` [weight], after ``multiply`` by the same ``d``."""
+    for s in range(c.size[SLOTS]):
+        weight[c.weight[s]] += r * c.product[s]
+    for j in range(n):
+        i = touched[j]
+        if c.slot[i] == 0:
+            weight[i] += r * across(c, i, d[j])
+
+
+@kernel
 def _growth(variance: float, scale: float, memory: float, prior: float) -> float:
     """Return the root of the factor by which a variance grows; see ``forget``."""
     most = prior / scale / scale

@@ -21,10 +21,9 @@ from onlinesrl.core.jit.address import frame_at
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
 from onlinesrl.core.kernels.covariance import (
-    SLOTS,
     STEPS,
     Covariance,
-    across,
+    move,
     multiply,
     reduce,
     settle,
@@ -146,20 +145,6 @@ def find_mode(c: Scores, y: int) -> int:
 
 
 @kernel
-def _move(w: ClassWeights, touched: Ints, d: Floats, v: float, r: float, h: float) -> None:
-    """Move the weights of a class by S d r, and reduce S by the curvature h; after ``multiply``."""
-    s = w.covariance
-    for i in range(s.size[SLOTS]):
-        w.weight[s.weight[i]] += r * s.product[i]
-    for j in range(len(touched)):
-        i = touched[j]
-        if s.slot[i] == 0:
-            w.weight[i] += r * across(s, i, d[j])
-    reduce(s, touched, d, len(touched), v, h)
-    settle(s)
-
-
-@kernel
 def learn(
     first: ClassWeights,
     classes: Ints,
@@ -184,7 +169,10 @@ def learn(
     for k in range(len(classes)):
         p, r = c.probability[k], c.residual[k]
         h = p * (r if k == y else 1.0 - p)
-        _move(frame_at(first, classes[k]), touched, d, c.variance[k], r, h)
+        w = frame_at(first, classes[k])
+        move(w.covariance, touched, d, n, r, w.weight)
+        reduce(w.covariance, touched, d, n, c.variance[k], h)
+        settle(w.covariance)
     return len(classes)
 
 

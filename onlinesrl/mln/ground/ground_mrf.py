@@ -235,7 +235,7 @@ def fixed_units(net: n.Network) -> Ints32:
     """Return the true literals of the atoms that evidence fixes."""
     fixed = net.fixed[: net.size[n.ATOMS]]
     units = np.flatnonzero((fixed == n.TRUE) | (fixed == n.FALSE))
-    return _signed(units, fixed[units] == n.TRUE)
+    return signed(units, fixed[units] == n.TRUE)
 
 
 def blocks(net: n.Network) -> Iterator[tuple[int, int]]:
@@ -269,7 +269,7 @@ def clauses(
     remaining = np.flatnonzero(~true)
     length = np.bincount(clause, minlength=len(true))[remaining].astype(np.int32)
     code = code[~true[clause]]
-    return before + remaining, length, _signed(code >> 1, code & 1), hard[remaining]
+    return before + remaining, length, signed(code >> 1, code & 1), hard[remaining]
 
 
 def normal(clause: Ints, code: Ints, clauses: int, atoms: int) -> tuple[Ints, Ints, Bools]:
@@ -286,7 +286,7 @@ def normal(clause: Ints, code: Ints, clauses: int, atoms: int) -> tuple[Ints, In
     return clause, code, true
 
 
-def _signed(atom: Ints, positive: Any) -> Ints32:
+def signed(atom: Ints | Ints32, positive: Any) -> Ints32:
     """Return literals: the atom plus 1, negated unless ``positive``."""
     return ((atom + 1) * np.where(positive, 1, -1)).astype(np.int32)
 

@@ -23,8 +23,7 @@ class LinearRelaxation:
 
     def __init__(self, model: GroundMRF, weight: Floats, scale: float) -> None:
         self._n, self._scale = model.n_atoms, scale
-        self._cost = np.zeros(model.n_atoms)
-        self._constant = 0.0
+        self._cost, self._constant = np.zeros(0), 0.0
         none, numbers = np.zeros(0), np.zeros(1, np.int64)
         self._rows = Rows(none, none, numbers, numbers[:0], none)
         self._highs = highspy.Highs()  # type: ignore[no-untyped-call]
@@ -32,7 +31,7 @@ class LinearRelaxation:
             self._highs.setOptionValue(option, setting)
         self._highs.HandleUserInterrupt = True
         self._highs.changeObjectiveSense(highspy.ObjSense.kMaximize)
-        self._add_columns(self._cost)
+        self._add_columns(np.zeros(model.n_atoms))
         members = np.argsort(model.group, kind="stable")[np.sum(model.group < 0) :]
         size = np.bincount(model.group[members], minlength=len(model.exactly))
         low = np.where(model.exactly, 1.0, -np.inf)
@@ -91,12 +90,9 @@ class LinearRelaxation:
         return value, (bound + self._constant) / self._scale
 
     def _add_columns(self, cost: Floats) -> None:
-        n, none = len(cost), np.zeros(0)
-        self._highs.addCols(
-            n, cost, np.zeros(n), np.ones(n), 0, np.zeros(n, np.int32), none.astype(np.int32), none
-        )
-        if cost is not self._cost:
-            self._cost = np.concatenate((self._cost, cost))
+        n, start = len(cost), np.zeros(len(cost), np.int32)
+        self._highs.addCols(n, cost, np.zeros(n), np.ones(n), 0, start, start[:0], cost[:0])
+        self._cost = np.concatenate((self._cost, cost))
 
     def _add_rows(self, low: Floats, high: Floats, row: Ints, column: Ints, value: Floats) -> None:
         order = np.argsort(row, kind="stable")

@@ -17,7 +17,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.errors import Infeasible, Unsolved
-from onlinesrl.mln.ground.ground_mrf import GroundMRF, State, distinct, normal
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State, distinct, normal, signed
 from onlinesrl.mln.inference.gate_detection import Literals, definitions
 from onlinesrl.mln.kernels import clause_merging as kernel
 from onlinesrl.mln.kernels.clauses import Clauses
@@ -57,11 +57,10 @@ class Reduced:
         hard = np.arange(len(clauses.weight)) < clauses.hard
         grouped = (np.diff(clauses.var_start) > 1) | (clauses.exactly != 0)
         number = np.where(grouped, np.cumsum(grouped) - 1, -1)
-        literals = (clauses.literal // 2 + 1) * np.where(clauses.literal % 2, -1, 1)
         model = GroundMRF(
             n_atoms=self.n_atoms,
             start=clauses.start.astype(np.int64),
-            literals=literals.astype(np.int32),
+            literals=signed(clauses.literal // 2, clauses.literal % 2 == 0),
             hard=hard,
             group=number[clauses.var_of].astype(np.int32),
             exactly=clauses.exactly[grouped] != 0,
@@ -84,11 +83,9 @@ class Reduced:
         length = np.bincount(clause, minlength=model.n_clauses)
         chosen = ~true & ~tautology & (model.hard | (length > 0))
         code = code[chosen[clause]]
-        literals = (code // 2 + 1) * np.where(code % 2, 1, -1)
+        literals = signed(code // 2, code % 2)
         start = np.concatenate(([0], np.cumsum(length[chosen])))
-        rest = replace(
-            self.core[0], start=start, literals=literals.astype(np.int32), hard=model.hard[chosen]
-        )
+        rest = replace(self.core[0], start=start, literals=literals, hard=model.hard[chosen])
         first, total, hard = distinct(rest, weight[chosen])
         return replace(rest.select(first), hard=hard), np.where(hard, 0.0, total)
 

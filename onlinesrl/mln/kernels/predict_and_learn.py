@@ -117,11 +117,11 @@ class StepFrame(Frame):
     f1: bool  # the label loss is 1 - F1
     current: bool  # predictions are by the next update's weights
     heat: Floats  # the state of the temperature; empty: none is fitted
-    moved: Ints  # [place] working memory of steps along the covariance, like the next two
+    rows: UnitRows  # of the world at hand
+    moved: Ints  # [place] working memory of steps along the covariance, like the next three
     gradient: Floats  # [place]
     before: Floats  # [place]
-    rows: UnitRows  # of the world at hand
-    ahead: Floats  # [weight] how far its units have moved the weights; 0 between examples
+    ahead: Floats  # [weight] how far units have moved the weights; 0 between examples
 
     @classmethod
     def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:

@@ -22,8 +22,8 @@ from onlinesrl.core.kernels.averaging import clear_gap
 from onlinesrl.core.kernels.covariance import (
     SLOTS,
     Covariance,
-    across,
     implicit_root,
+    move,
     multiply,
     reduce,
     settle,
@@ -236,17 +236,6 @@ def _against_others(
 
 
 @kernel
-def _move(c: Covariance, w: Weights, n: int, r: float, moved: Floats) -> None:
-    """Add r S x to ``moved``, after ``multiply`` by the gap x of ``n`` weights."""
-    for s in range(c.size[SLOTS]):
-        moved[c.weight[s]] += r * c.product[s]
-    for j in range(n):
-        i = w.touched[j]
-        if c.slot[i] == 0:
-            moved[i] += r * across(c, i, w.delta[j])
-
-
-@kernel
 def _stay(net: Network, c: Covariance, moved: Floats) -> None:
     """Set ``moved`` to 0."""
     for s in range(c.size[SLOTS]):
@@ -292,7 +281,7 @@ def reduce_by_units(
             h = sigmoid(z) * sigmoid(-z)
             if abs(z - m) > NEAR:
                 h = (sigmoid(-m) - sigmoid(-z)) / (z - m)
-            _move(c, w, n, every * sigmoid(-z), moved)
+            move(c, w.touched, w.delta, n, every * sigmoid(-z), moved)
             reduce(c, w.touched, w.delta, n, v, every * max(h, LEAST))
         clear_gap(w, n)
     _stay(net, c, moved)

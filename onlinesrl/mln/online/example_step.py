@@ -113,8 +113,7 @@ class ExampleProcessor:
         """What is counted, or fitted, of the examples learned from, by its name in checkpoints."""
         update = weights.update
         self.sampled = update.drawn() > 0 and not update.expects  # the rival is always sampled
-        self.moved, self.gradient = np.zeros(0, np.int64), np.zeros((2, 0))
-        self.ahead = np.zeros(0)
+        self.moved, self.gradient = np.zeros(0, np.int64), np.zeros((3, 0))
         self.slowest = Slowest()
         self.again = False
         """Whether the worlds of the batch were learned from before."""
@@ -208,13 +207,10 @@ class ExampleProcessor:
     def _set_frame(self) -> None:
         """Make the kernels use the current arrays."""
         grounder, weights, limits = self.grounder, self.weights, self.inference.limits
-        if weights.update.covers and len(weights.arrays.delta) > len(self.moved):
-            self.moved, self.gradient = (
-                weights.arrays.touched.copy(),
-                np.zeros((2, len(weights.arrays.delta))),
-            )
-        if weights.update.covers and len(weights.arrays.value) > len(self.ahead):
-            self.ahead = np.zeros(len(weights.arrays.value))
+        places = len(weights.arrays.delta)  # as many as weights
+        if weights.update.covers and places > len(self.moved):
+            self.moved = np.zeros(places, np.int64)
+            self.gradient = np.zeros((3, places))
         self.memory = predict_and_learn.StepFrame(
             grounder.layout.plans,
             self.results.batch,
@@ -237,11 +233,9 @@ class ExampleProcessor:
             weights.update.label_loss == "f1",
             weights.update.predict == "current",
             NO_TEMPERATURE if self._fitted is None else self._fitted.state,
-            self.moved,
-            self.gradient[0],
-            self.gradient[1],
             self.rows,
-            self.ahead,
+            self.moved,
+            *self.gradient,
         )
 
     @property
@@ -283,8 +277,7 @@ class ExampleProcessor:
 
     def process(self, seen: int, learning: bool) -> None:
         """Process the worlds of the current batch; ``seen`` is the number of earlier examples."""
-        w, weights, results = 0, self.weights, self.results
-        most = weights.update.max_weights
+        w, results = 0, self.results
         while w < len(results.worlds):
             stop = self._eliminated(w, seen, learning)
             if stop == w:
@@ -299,8 +292,7 @@ class ExampleProcessor:
                     w += 1
                 elif learning and results.batch.labelled[w - 1] and results.out.status[w - 1] == OK:
                     self._count(w - 1)
-            if most is not None and len(weights) > most:
-                weights.drop_least(most)
+            self.weights.enforce_limit()
 
     def _eliminated(self, w: int, seen: int, learning: bool) -> int:
         """Return the end of the range of worlds, starting at ``w``, that the kernel may process together."""

@@ -253,9 +253,7 @@ class MlnOnlineLearner:
                     reservoir.put(place, held._replace(block=self.weights.dual_block))
         finally:
             self.packer.clear()
-        most = self.update.max_weights
-        if most is not None and len(self.weights) > most:
-            self.weights.drop_least(most)
+        if self.weights.enforce_limit():
             self._forget()
         reservoir.offer(new)
 

@@ -145,9 +145,7 @@ def merge(weights: WeightTable, packer: Packer, gains: Sequence[Gain], by_dual: 
     for gained in gains:
         for name, names in gained.shown.items():
             constants[name] = [*dict.fromkeys([*constants[name], *names])]
-    most = weights.update.max_weights
-    if most is not None and len(weights) > most:
-        weights.drop_least(most)
+    weights.enforce_limit()
     packer.set_stream(weights.stream)
     packer.set_shown(constants)
     return share

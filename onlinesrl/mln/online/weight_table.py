@@ -118,6 +118,11 @@ class WeightTable(ModelWeights, AveragedWeights):
         """
         return self.weigh(net, *(self.mean() if averaged else (self.scale(), 0.0)))
 
+    def enforce_limit(self) -> bool:
+        """Drop the least influential blocks if there are more than ``max_weights``; tell whether."""
+        most = self.update.max_weights
+        return most is not None and len(self) > most and self.drop_least(most) > 0
+
     def drop_least(self, most: int) -> int:
         """Drop the least influential blocks until at most 0.9 ``most`` weights are left.
 

@@ -21,8 +21,8 @@ from onlinesrl.psl.kernels import admm_rows, admm_solve
 LEARNING = 1e-4, 1e-4
 """The tolerance and the violation at which rounds between updates of weights have converged."""
 ROUNDS = 25_000
-LOOKS = tuple(ROUNDS // 4**k for k in (4, 3, 2, 1, 0))
-"""After how many rounds, the most at last, it is asked whether they will do."""
+LOOKS = 5
+"""How often it is asked whether rounds will do: after four times as many each time, the most at last."""
 WORK = 25_000_000
 """Rounds times entries that cost about as much as loading HiGHS: before, no other engine is tried."""
 STEP, STEPS = 3_000, 3
@@ -62,11 +62,11 @@ class Admm(ScaledEngine):
         team = ThreadTeam(self.threads) if model.n_rows >= self.large else None
         with team or nullcontext():
             state, before = AdmmState(model, weights, bonus, start, team), np.inf
-            for rounds in LOOKS:
+            for left in reversed(range(LOOKS)):
+                rounds = ROUNDS // 4**left
                 solution = self._until(state, min(rounds, self.rounds), watch)
                 if solution.certified or solution.iterations < rounds:
                     return solution
-                left = len(LOOKS) - 1 - LOOKS.index(rounds)
                 excess = self._excess(solution)
                 if excess * (excess / before) ** left >= 1.0:  # the gap will not close
                     other = self._by_another(state, solution, is_last=left == 0)
