@@ -24,10 +24,12 @@ if TYPE_CHECKING:
         TableError,
         UsageError,
     )
+    from onlinesrl.core.evaluation.cluster_scores import cluster_scores
     from onlinesrl.core.evaluation.metrics import METRICS
     from onlinesrl.core.example import Example
     from onlinesrl.core.explain.explanation import Explanation, ExplanationError
     from onlinesrl.core.learning.batch import LearningError
+    from onlinesrl.entities.resolver import EntityChange, EntityResolver
     from onlinesrl.library import datasets
     from onlinesrl.library.batch import LearnedModel, learn
     from onlinesrl.library.counting import Counts, count
@@ -63,7 +65,9 @@ _MODULES = {
     "core.learning.batch": ("LearningError",),
     "core.example": ("Example",),
     "core.explain.explanation": ("Explanation", "ExplanationError"),
+    "core.evaluation.cluster_scores": ("cluster_scores",),
     "core.evaluation.metrics": ("METRICS",),
+    "entities.resolver": ("EntityChange", "EntityResolver"),
     "library.estimators.classifier": ("Classifier",),
     "library.estimators.linked": ("LinkedClassifier",),
     "library.estimators.scores": ("chunk_f1", "chunk_scores", "label_scores"),
@@ -93,6 +97,8 @@ __all__ = [
     "DataError",
     "DatabaseError",
     "Delta",
+    "EntityChange",
+    "EntityResolver",
     "Example",
     "ExampleError",
     "Explanation",
@@ -118,6 +124,7 @@ __all__ = [
     "__version__",
     "chunk_f1",
     "chunk_scores",
+    "cluster_scores",
     "count",
     "datasets",
     "examples",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -66,7 +65,6 @@ def compare(
     from onlinesrl.core.jit.decorators import told_of_compiling
     from onlinesrl.core.parallel.config import given
     from onlinesrl.runs.comparison import candidates, cross_validation, statistics
-    from onlinesrl.runs.comparison.folds import divided
     from onlinesrl.runs.comparison.scoring import SCORES
     from onlinesrl.runs.progress import Status
 
@@ -79,10 +77,9 @@ def compare(
         raise FolderError(f"{output}: there is a comparison already; --fresh replaces it")
     chosen = candidates.candidates(configs, arguments.set_, arguments.grid)
     alternatives = candidates.grid(arguments.tune)
-    divide = partial(divided, k=folds)
     with interruptible(), closing(Status(sys.stderr)) as status, told_of_compiling(status.tell):
         compared = cross_validation.cross_validated(
-            chosen, alternatives, divide, metric, pool, status
+            chosen, alternatives, folds, metric, pool, status
         )
     lines = statistics.lines(compared, metric)
     for text in statistics.text(lines, metric):

@@ -3,15 +3,51 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from onlinesrl.commands.common import Overrides, located
+from onlinesrl.commands.common import Overrides, located, with_records
 from onlinesrl.core.errors import legible
 
 
+@dataclass(frozen=True)
+class QuestionArguments:
+    """What is asked about an example."""
+
+    atom: Annotated[
+        list[str],
+        typer.Option(
+            metavar="'P(a, b)'", help="The atom to explain; by default the least certain ones."
+        ),
+    ] = field(default_factory=list)
+    change: Annotated[
+        list[str],
+        typer.Option(
+            metavar="'P(a, b)'|P",
+            help="Evidence that may change to flip it: an atom, or the example's own of a predicate.",
+        ),
+    ] = field(default_factory=list)
+    tries: Annotated[
+        int, typer.Option(min=0, help="How many changes of the evidence are tried; 0: none.")
+    ] = 1000
+    formula: Annotated[
+        list[str],
+        typer.Option(
+            metavar="F", help="Markov logic: a formula; its probability in place of explanations."
+        ),
+    ] = field(default_factory=list)
+    given: Annotated[
+        list[str],
+        typer.Option(
+            metavar="F", help="The probabilities on the condition that this formula holds."
+        ),
+    ] = field(default_factory=list)
+
+
+@with_records
 def explain(
     trained: Annotated[
         Path,
@@ -29,22 +65,8 @@ def explain(
         str | None,
         typer.Option("--id", metavar="ID", help="The id of the example; none for a world."),
     ] = None,
-    atom: Annotated[
-        list[str],
-        typer.Option(
-            metavar="'P(a, b)'", help="The atom to explain; by default the least certain ones."
-        ),
-    ] = [],  # noqa: B006
-    change: Annotated[
-        list[str],
-        typer.Option(
-            metavar="'P(a, b)'|P",
-            help="Evidence that may change to flip it: an atom, or the example's own of a predicate.",
-        ),
-    ] = [],  # noqa: B006
-    tries: Annotated[
-        int, typer.Option(min=0, help="How many changes of the evidence are tried; 0: none.")
-    ] = 1000,
+    *,
+    asked: QuestionArguments,
     set_: Overrides = [],  # noqa: B006
     json_: Annotated[bool, typer.Option("--json", help="As JSON, to the last bit.")] = False,
 ) -> None:
@@ -52,7 +74,8 @@ def explain(
     from onlinesrl.core.explain.explanation import read_atom
     from onlinesrl.runs.explain import Question, explanations
 
-    question = Question([*map(read_atom, atom)], change, tries)
+    atoms = [*map(read_atom, asked.atom)]
+    question = Question(atoms, asked.change, asked.tries, asked.formula, asked.given)
     explained = explanations(trained, config, set_, id_, question)
     if json_:
         print(json.dumps([explanation.as_dict() for explanation in explained], indent=2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,20 +38,29 @@ class WorldArguments:
     max_atoms: MaxAtoms = 1_000_000
     max_groundings: MaxGroundings = None
 
-    def read(self, model: Path, query: str, method: str = "", lazy: str | None = None) -> World:
+    def read(
+        self,
+        model: Path,
+        query: str,
+        method: str = "",
+        lazy: str | None = None,
+        formulas: Sequence[str] = (),
+        given: Sequence[str] = (),
+    ) -> World:
         """Load the world; warn of predicates that are open only because no database mentions them.
 
-        ``method`` and ``lazy`` are those of infer; by default nothing is left out.
+        Further arguments are those of infer; by default nothing is left out.
         """
         from onlinesrl.logic.dialect import dialect_of
         from onlinesrl.mln.query.world import LIMITS, WorldOptions, eager_of, load_world
 
         closed, opened = (tuple(filter(None, _names(x))) for x in (self.closed, self.open_))
-        options = WorldOptions(closed, opened, dialect_of(self.dialect))
+        dialect = dialect_of(self.dialect)
+        options = WorldOptions(closed, opened, dialect, (*formulas,), (*given,))
         most = self.max_groundings or 1_000_000
         limits = replace(LIMITS, atoms=self.max_atoms, groundings=most)
-        eager = eager_of(method, lazy)
-        world = load_world(model, self.evidence, _names(query), options, limits, eager)
+        eager, asked = eager_of(method, lazy), _names(query) if query else []
+        world = load_world(model, self.evidence, asked, options, limits, eager)
         if world.assumed:
             names = ",".join(world.assumed)
             warn(

@@ -31,6 +31,7 @@ PAGES = (
     "cluster",
     "psl",
     "worlds",
+    "entities",
     "numbers",
     "drift",
     "learning",

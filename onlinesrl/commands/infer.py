@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +21,7 @@ from onlinesrl.commands.common import (
     write_lines,
 )
 from onlinesrl.commands.ground import WorldArguments, is_psl
-from onlinesrl.core.errors import UsageError
+from onlinesrl.core.errors import CONTINUOUS, UsageError
 from onlinesrl.runs.console import say, warn
 
 if TYPE_CHECKING:
@@ -73,6 +73,14 @@ MaxWork = Annotated[
         "million take 1 to 15 seconds (inference.max_work of a configuration).",
     ),
 ]
+Best = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Markov logic, mpe: the N best states; of all but the first, what differs from it.",
+    ),
+]
 Lazy = Annotated[
     str | None,
     typer.Option(
@@ -80,6 +88,33 @@ Lazy = Annotated[
         show_default="auto",
         help="Markov logic, mpe: rules of many ground clauses that hold where all atoms are false are ground "
         "where a state violates them (auto), or wholly (never).",
+    ),
+]
+Formulas = Annotated[
+    list[str],
+    typer.Option(
+        "--formula",
+        metavar="F",
+        show_default=False,
+        help="Markov logic: a formula to answer for, for all constants of its free variables; may be "
+        "repeated. Its probability by --method exact, mcsat or gibbs, otherwise whether it is true.",
+    ),
+]
+Given = Annotated[
+    list[str],
+    typer.Option(
+        "--given",
+        metavar="F",
+        show_default=False,
+        help="Markov logic: answer on the condition that this formula holds; may be repeated.",
+    ),
+]
+Counts = Annotated[
+    bool,
+    typer.Option(
+        "--counts",
+        help="Markov logic, marginals: how many atoms of each predicate and formula are expected to hold, "
+        "and the variance.",
     ),
 ]
 Threads = Annotated[
@@ -116,6 +151,14 @@ OnTargets = Annotated[
 
 
 @dataclass(frozen=True)
+class FormulaArguments:
+    """What is asked besides predicates."""
+
+    formulas: Formulas = field(default_factory=list)
+    given: Given = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class SolverArguments:
     """How an answer is searched for."""
 
@@ -124,6 +167,8 @@ class SolverArguments:
     error: Error = None
     max_work: MaxWork = None
     lazy: Lazy = None
+    best: Best = None
+    counts: Counts = False
     targets: OnTargets = None
     threads: Threads = None
 
@@ -149,29 +194,43 @@ def infer(
     data: Data = None,
     *,
     world: WorldArguments,
+    asked: FormulaArguments,
     solver: SolverArguments,
     results: OutputArguments,
 ) -> None:
     """Infer the most probable world, marginal probabilities, or PSL's truth values."""
     if is_psl(model):
-        mln_options = query is not None or world.evidence or world.closed or world.open_
-        if mln_options or (world.dialect, solver.error, solver.max_work, solver.lazy) != (
-            "alchemy",
-            *[None] * 3,
-        ):
+        if solver.best is not None:
+            raise UsageError(f"--best: {CONTINUOUS}")
+        mln_options = (query, world.dialect, solver.error, solver.max_work, solver.lazy)
+        lists = (world.evidence, world.closed, world.open_, asked.formulas, asked.given)
+        if any(lists) or solver.counts or mln_options != (None, "alchemy", None, None, None):
             raise UsageError(
                 f"{model} is a PSL model, whose data say what is asked: not --query, --evidence, "
-                "--closed, --open, --dialect, --error, --max-work, --lazy"
+                "--closed, --open, --dialect, --error, --max-work, --lazy, --formula, --given, --counts"
             )
         stats = _infer_psl(model, data, world.max_groundings, solver, results)
-    elif query is None or data is not None or solver.targets is not None or solver.threads:
+    elif (
+        (query is None and not asked.formulas)
+        or data is not None
+        or solver.targets is not None
+        or solver.threads
+    ):
         raise UsageError(
-            f"{model} is Markov logic, which needs --query, and takes --evidence, not --data, "
+            f"{model} is Markov logic, which needs --query or --formula, and takes --evidence, not --data, "
             "--targets, --threads"
         )
     else:
         method = solver.method or "mpe"
-        stats = _infer_mln(world.read(model, query, method, solver.lazy), solver, results)
+        if solver.counts and solver.best is not None:
+            raise UsageError("--counts is for marginals, not for --best")
+        if asked.formulas and results.tables is not None:
+            raise UsageError("--tables has a file a predicate, and no place for --formula")
+        if solver.best is not None and results.tables is not None:
+            raise UsageError("--tables has one state, and no place for --best")
+        formulas = asked.formulas, asked.given
+        read = world.read(model, query or "", method, solver.lazy, *formulas)
+        stats = _infer_mln(read, solver, results)
     for message in stats["warnings"]:  # even where nothing else is shown
         warn(message)
     if results.stats:
@@ -188,11 +247,24 @@ def _infer_mln(world: World, solver: SolverArguments, results: OutputArguments) 
     with told_of_compiling(say), closing(Status(sys.stderr)) as status:
         advice = None if method != "mpe" else LIMITED if max_work else UNLIMITED
         with observed(Search(status, advice)):
-            values, stats = infer_module.solve(world, method, solver.seed, solver.error, max_work)
+            error = solver.error
+            if solver.best is None:
+                answers = [
+                    infer_module.solve(world, method, solver.seed, error, max_work, solver.counts)
+                ]
+            else:
+                answers = infer_module.solve_best(world, solver.best, method, error, max_work)
+    values, stats = answers[0]
     if results.tables is not None:
         _write_tables(results.tables, infer_module.columns(world, values))
     if results.output is not None or results.prints:
-        write_lines(results.output, infer_module.lines(world, values, method))
+        one = solver.best is None
+        lines = (
+            infer_module.lines(world, values, method, stats.get("counts", {}))
+            if one
+            else infer_module.lines_of_best(world, answers)
+        )
+        write_lines(results.output, lines)
     return stats
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from typing import Literal
+from typing import ClassVar, Literal
 
 from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import Count
@@ -13,6 +13,8 @@ class EngineSection(Section, ABC):
     """How examples are predicted, and how far a search may go."""
 
     tag = "engine"
+    scores: ClassVar[bool] = True
+    """Whether atoms are predicted with probabilities, or with values."""
 
     engine: str = ""
     """how examples are predicted"""

@@ -174,6 +174,10 @@ class Unsolved(OnlinesrlError):
 
 UNPROVEN = "this answer is not proven to be the best"
 """The warning for an uncertified answer."""
+CONTINUOUS = (
+    "PSL has no second best state, since its truth values are continuous: other values as near to the answer "
+    "as you like score almost as much; for Markov logic only"
+)
 
 
 class ModuleError(OnlinesrlError):

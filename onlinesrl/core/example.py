@@ -204,6 +204,16 @@ _label_decoder = msgspec.json.Decoder(Label)
 _LATE = " (a label that comes later than its example needs the section `labels: {}`)"
 
 
+def json_fault(error: Exception, data: bytes) -> str:
+    """Return why msgspec cannot decode bytes; of bytes that are no UTF-8, Python says which one is wrong."""
+    if isinstance(error, UnicodeDecodeError) or "UTF-8" in str(error):
+        try:
+            data.decode()
+        except UnicodeDecodeError as wrong:
+            return str(wrong)
+    return str(error)
+
+
 def decode(line: bytes) -> Example:
     """Return the example of a JSON line. Raises ExampleError with the reason."""
     try:
@@ -212,7 +222,7 @@ def decode(line: bytes) -> Example:
         if "got `int` - at `$.group`" in str(error):
             return decode(_with_text_group(line))
         hint = _LATE if "field `evidence`" in str(error) and b'"truth"' in line else ""
-        raise ExampleError(f"not an example: {error}{hint}") from None
+        raise ExampleError(f"not an example: {json_fault(error, line)}{hint}") from None
     if line.count(b":") != _keys(example):
         json.loads(line, object_pairs_hook=distinct)
     return example

@@ -69,6 +69,8 @@ class Language(Protocol):
     """Whether an example lists the atoms to predict, rather than all of the query being open."""
     targets: tuple[str, ...]
     """What ``targets`` of a world may be, the default first."""
+    probabilistic: bool
+    """Whether predictions may be probabilities."""
     true_facts: bool
     """Whether background facts must be true, rather than have any value."""
 

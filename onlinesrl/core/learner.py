@@ -21,6 +21,7 @@ import numpy as np
 from onlinesrl.core.arrays import Ints
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.evaluation.confusion_matrix import Confusion, Pair
+from onlinesrl.core.evaluation.label_sets import LabelSet
 from onlinesrl.core.evaluation.prequential import known_sum
 from onlinesrl.core.evaluation.ranking_metrics import Ranking
 from onlinesrl.core.example import Atom, Atoms, Constant, Example, Rows, ValuedAtom
@@ -33,16 +34,43 @@ from onlinesrl.core.rule_instance import PlacedWeight
 from onlinesrl.core.timing import Slowest
 
 
+class Estimate(msgspec.Struct, omit_defaults=True, frozen=True):
+    """A number, exact unless it has a ``standard_error``; that is 0 where all samples agree."""
+
+    value: float
+    standard_error: float | None = None
+
+
+class Alternative(msgspec.Struct, omit_defaults=True):
+    """Another one of the best states of an example; how much less it scores, and where it differs.
+
+    ``rank`` counts from 1; states of equal score have the same rank. ``true`` and ``false`` have the atoms
+    that are predicted otherwise. If it is ``certified``, no state that is not listed before scores more.
+    """
+
+    rank: int
+    score: float
+    difference: float
+    certified: bool
+    true: Rows = {}
+    false: Rows = {}
+
+
 class Prediction(msgspec.Struct, omit_defaults=True):
     """One line of predictions.jsonl.
 
     ``predicted`` has the atoms predicted true (Markov logic), or every target with its value (PSL);
     ``hamming`` counts the wrong atoms (PSL: see ``psl.online.reporting``); ``l1`` is the
     sum of |value - true value| over the targets. ``certified`` says whether it is proven that no other state
-    has a higher score. ``marginals`` has every open atom with its probability, where marginals are inferred;
+    has a higher score; if it is, ``best`` has the next best states, where these are asked for. ``marginals``
+    has every open atom with its probability, where marginals are inferred;
     ``predicted`` is then the most probable value of each atom or group by itself, no state is searched for,
     and in place of ``certified`` stands whether the ``probabilities`` are exact or sampled. For sampled ones,
-    ``r_hat`` is the largest R-hat and ``ess`` the least effective sample size of an atom.
+    ``r_hat`` is the largest R-hat and ``ess`` the least effective sample size of an atom. ``threshold`` has,
+    by predicate, the least probability of an atom predicted true, where that is not above 1/2.
+    With ``inference.coverage``, ``sets`` has the labels of each unit, after so many ``truths``; see
+    ``label_sets``; it ``abstains`` where one of them is empty, or has every label. ``formulas`` has the
+    probabilities of those asked about.
     """
 
     id: Constant
@@ -57,6 +85,12 @@ class Prediction(msgspec.Struct, omit_defaults=True):
     marginals: Mapping[str, Sequence[ValuedAtom]] | None = None
     r_hat: float | None = None
     ess: float | None = None
+    threshold: Mapping[str, float] | None = None
+    sets: Mapping[str, Sequence[LabelSet]] | None = None
+    truths: int | None = None
+    abstains: bool = False
+    formulas: Mapping[str, Estimate] | None = None
+    best: Sequence[Alternative] | None = None
 
     def whole(self) -> Prediction:
         """Return the prediction with its atoms in memory."""
@@ -118,6 +152,7 @@ class Tally:
     ranking: dict[str, Ranking] = field(default_factory=dict)  # of scores, by predicate
     pairs: Mapping[Pair, int] | None = field(default_factory=dict)  # see confusion.pairs
     skipped: int = 0  # ground rules left out, with an atom neither observed nor a target
+    sets: dict[tuple[str, str], Ints] = field(default_factory=dict)  # see ``set_coverage``
 
     def __add__(self, other: Tally) -> Tally:
         """Return the counts over both batches."""
@@ -143,10 +178,14 @@ class Tally:
             ranking=ranking,
             pairs=confusion.counts,
             skipped=self.skipped + other.skipped,
+            sets=_sums(self.sets, other.sets),
         )
 
 
-def _sums(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+K = TypeVar("K")
+
+
+def _sums(first: Mapping[K, Any], second: Mapping[K, Any]) -> dict[K, Any]:
     """Return the sums by name, in order of first appearance."""
     return {name: first.get(name, 0) + second.get(name, 0) for name in {**first, **second}}
 
@@ -218,6 +257,8 @@ class OnlineLearning(Protocol):
     """The temperature of probabilities, where the update is ``calibrated``."""
     valued: bool
     """Whether predictions are values in [0, 1]."""
+    exclusive: Mapping[str, Sequence[int]]
+    """By predicate the arguments in which atoms differ of which at most one is true."""
 
     @property
     def weights(self) -> LearnedWeights:
@@ -248,10 +289,13 @@ class OnlineLearning(Protocol):
         There are as many outcomes as items. Raises MemoryError, after which the learner is of no more use.
         """
 
-    def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
+    def predict(
+        self, items: Sequence[Item], marginals: bool = False, best: int | None = None
+    ) -> list[Outcome]:
         """Predict between two steps, without any effect on learning.
 
-        ``marginals``: each atom by its probability. Raises UsageError where there are none (PSL).
+        ``marginals``: each atom by its probability. ``best``: so many states, the predicted one among them.
+        Raises UsageError where there are none (PSL).
         """
 
     def certificate(self) -> dict[str, float | None]:
@@ -288,6 +332,15 @@ class Explainable(Protocol):
         """Return the atoms of an example that are most easily predicted otherwise, these first.
 
         Raises ExampleError for a bad example.
+        """
+
+    def probabilities(
+        self, example: Example, formulas: Sequence[str], given: Sequence[str] = ()
+    ) -> dict[str, Estimate]:
+        """Return the probability of each formula in an example, if those ``given`` hold in it, by its text.
+
+        The truth is not looked at; nothing that learning depends on changes. Raises ExampleError for a bad
+        example, and UsageError for what is no formula of the model, or where there are no probabilities.
         """
 
     def words(self, evidence: Atoms) -> dict[str, str]:

@@ -11,7 +11,7 @@ from onlinesrl.core.errors import DataError, ExampleError, UsageError
 from onlinesrl.core.example import Example, GroundAtom
 from onlinesrl.core.language import language_of
 from onlinesrl.core.learning.batch import BatchLearner, Problem
-from onlinesrl.library.inference import Evidence, atoms_given, psl_database
+from onlinesrl.library.inference import Evidence, atoms_given, psl_database, read
 from onlinesrl.library.inputs import Given, example
 from onlinesrl.library.learner import section, validated
 from onlinesrl.library.model import Model, model_of
@@ -124,7 +124,7 @@ def _world(program: Any, dialect: Any, evidence: Any, number: int) -> list[Groun
         if isinstance(evidence, Example):
             return atoms_of(example(evidence), program)
         if isinstance(evidence, Mapping | str | Path | Sequence):
-            listed, atoms = atoms_given(program, evidence, dialect)
+            listed, atoms = atoms_given(program, read(evidence), dialect)
             if listed.types != program.types:
                 raise DataError("list the constants of types in the model, not in a database")
             return atoms

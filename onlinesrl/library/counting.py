@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.language import language_of
-from onlinesrl.library.inference import Evidence, atoms_given
+from onlinesrl.library.inference import Evidence, atoms_given, read
 from onlinesrl.library.model import Model, model_of
 from onlinesrl.library.notebook import table_html
 from onlinesrl.library.tables import Table
@@ -85,12 +85,10 @@ def count(
     """
     from onlinesrl.logic.dialect import dialect_of
     from onlinesrl.mln.counting.program_counts import count_program
-    from onlinesrl.mln.lang import reader
 
     model = model_of(model)
     if model.language is language_of(".psl"):
         raise UsageError("PSL's rules have no satisfied groundings, but potentials; see infer")
     dialect = dialect_of(model.dialect)
-    program = reader.parse(model.text, model.file, dialect)
-    program, facts = atoms_given(program, evidence, dialect)
+    program, facts = atoms_given(model.written, read(evidence), dialect)
     return Counts(count_program(program, facts, method, i_bound))

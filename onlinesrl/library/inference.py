@@ -8,11 +8,16 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from onlinesrl.core.errors import UsageError, shown
+from onlinesrl.core.errors import CONTINUOUS, UsageError, shown
 from onlinesrl.core.example import Atoms, Constant, GroundAtom
 from onlinesrl.core.language import language_of
 from onlinesrl.core.timing import Clock
-from onlinesrl.library.constants import is_other_in_markov_logic, is_other_in_psl, restored
+from onlinesrl.library.constants import (
+    Types,
+    is_other_in_markov_logic,
+    is_other_in_psl,
+    restored,
+)
 from onlinesrl.library.inputs import Given, atoms, columns, facts
 from onlinesrl.library.model import Model, check_keys, model_of, names_of
 from onlinesrl.library.notebook import table_html
@@ -31,9 +36,15 @@ class Answer(Mapping[str, dict[Atom, float]]):
     what ``onlinesrl infer --stats`` prints (among them ``warnings``).
     """
 
-    def __init__(self, tables: Mapping[str, Table], stats: Mapping[str, Any]):
+    def __init__(
+        self,
+        tables: Mapping[str, Table],
+        stats: Mapping[str, Any],
+        best: Sequence[Answer] = (),
+    ):
         self.tables = tables
         self.stats = stats
+        self._others = best
 
     def __getitem__(self, predicate: str) -> dict[Atom, float]:
         return self._values[predicate]
@@ -45,6 +56,11 @@ class Answer(Mapping[str, dict[Atom, float]]):
         return len(self.tables)
 
     @property
+    def best(self) -> list[Answer]:
+        """The answer itself, and the next best ones that were asked for."""
+        return [self, *self._others]
+
+    @property
     def certified(self) -> bool | None:
         """Whether it is proven that no other answer is better; None for marginals: no state is searched."""
         return self.stats.get("certified")
@@ -53,6 +69,15 @@ class Answer(Mapping[str, dict[Atom, float]]):
     def score(self) -> float | None:
         """The sum of the weights of true ground clauses, for PSL minus the energy; None for marginals."""
         return self.stats.get("score")
+
+    @property
+    def counts(self) -> Mapping[str, Mapping[str, float]]:
+        """How many atoms of each predicate, or values of a formula, hold, where that was asked.
+
+        By name the ``expected`` number, its ``variance``, and if sampled its ``standard_error``.
+        """
+        counts: Mapping[str, Mapping[str, float]] = self.stats.get("counts", {})
+        return counts
 
     @cached_property
     def _values(self) -> dict[str, dict[Atom, float]]:
@@ -74,14 +99,18 @@ class Answer(Mapping[str, dict[Atom, float]]):
 
 
 class Search(TypedDict, total=False):
-    """How an answer is searched for; see ``infer``."""
+    """What else is asked, and how an answer is searched for; see ``infer``."""
 
+    formulas: str | Sequence[str]
+    given: str | Sequence[str]
     seed: int
     error: float | None
     max_work: int | None
     threads: int
     targets: str
     lazy: str
+    best: int | None
+    counts: bool
 
 
 def infer(
@@ -100,8 +129,13 @@ def infer(
     For Markov logic ``evidence`` are atoms by predicate, or .db files, and ``query`` names the predicates
     asked for; ``method`` is by default ``mpe``, whose search ``max_work`` ends, as ``inference.max_work``
     does (None: it goes on to the proof). It grounds large rules where a state violates them, unless ``lazy``
-    is ``never``. The standard ``error`` of sampled marginals may be set. Predicates
-    without evidence are open unless they are ``closed``. For PSL ``evidence`` has the observed atoms and
+    is ``never``. With ``best``, ``Answer.best`` has so many best states, whose ``stats`` have the ``rank``,
+    the ``difference`` from the best score, and the ``changes`` of the best state. The standard ``error`` of
+    sampled marginals may be set. Predicates
+    without evidence are open unless they are ``closed``. ``formulas`` are asked about, too, and everything on
+    the condition that formulas ``given`` hold. The answer has the values of a formula by its text, for the
+    constants of its free variables. With ``counts``, ``Answer.counts`` has how many of each are expected
+    to hold. For PSL ``evidence`` has the observed atoms and
     ``query`` the targets, by predicate; ``method`` is by default ``admm``; ``threads`` do not change its
     answer. A ground rule with an atom that is neither is an error, or left out with ``targets="skip"``.
     Other methods are in the guide (``onlinesrl guide config``: ``inference.engine``; ``exact``).
@@ -116,23 +150,27 @@ def infer(
     <Answer: 1 of Smokes>
     """
     model, seed, threads = model_of(model), search.get("seed", 0), search.get("threads", 1)
-    error, max_work = search.get("error"), search.get("max_work")
-    targets = search.get("targets", "stop")
+    error, max_work, best = search.get("error"), search.get("max_work"), search.get("best")
+    targets, counts = search.get("targets", "stop"), search.get("counts", False)
     check_keys(search, Search, "infer")
     if not (method is None or isinstance(method, str)):
         raise UsageError(f"method is {shown(method)}, expected the name of one")
     for key, number in {"error": error, "max_work": max_work}.items():
         if not (number is None or isinstance(number, Real)):
             raise UsageError(f"{key} is {shown(number)}, expected a number")
+    if not (best is None or (type(best) is int and best >= 1)):
+        raise UsageError(f"best is {shown(best)}, expected a whole number, at least 1")
     if type(threads) is not int:
         raise UsageError(f"threads is {shown(threads)}, expected a whole number, at least 1")
     if model.language is language_of(".psl"):
         from onlinesrl.psl.inference.solving import InferenceProblem, Options
         from onlinesrl.psl.query import infer as psl
 
-        for key in ("error", "max_work", "lazy"):
-            if search.get(key) is not None:
+        for key in ("error", "max_work", "lazy", "formulas", "given", "counts"):
+            if search.get(key) not in (None, False):
                 raise UsageError(f"{key}: for Markov logic only")
+        if best is not None:
+            raise UsageError(f"best: {CONTINUOUS}")
         truth = truth or {}
         expected = "a mapping from predicates to atoms"
         if not isinstance(evidence, Mapping) or not isinstance(query, Mapping):
@@ -152,21 +190,36 @@ def infer(
         solution = psl.solve(InferenceProblem(model.program, {}, database), options, clock)
         known = {name: rows for name, rows in query.items() if name in model.predicates}
         by_predicate = psl.columns(solution)
-        by_predicate = _restored(model, by_predicate, atoms(known, "query"), is_other_in_psl)
-        return _answer(model, query, by_predicate, solution.stats)
+        types = model.predicates
+        by_predicate = _restored(types, by_predicate, atoms(known, "query"), is_other_in_psl)
+        return _answer(types, query, by_predicate, solution.stats)
     if targets != "stop":
         raise UsageError("targets: for PSL only")
     from onlinesrl.mln.query import infer as infer_module
+    from onlinesrl.mln.query.world import eager_of
 
-    if isinstance(evidence, Mapping):
-        evidence = atoms(evidence, "evidence")
+    given = read(evidence)
     names = names_of(query, "query")
-    world = _world(model, evidence, names, closed, opened, method or "mpe", search.get("lazy"))
-    values, stats = infer_module.solve(world, method or "mpe", seed, error, max_work)
-    columns = infer_module.columns(world, values)
-    if isinstance(evidence, dict):
-        columns = _restored(model, columns, evidence, is_other_in_markov_logic)
-    return _answer(model, names, columns, stats)
+    asked = (
+        names_of(search.get("formulas", ()), "formulas"),
+        names_of(search.get("given", ()), "given"),
+    )
+    eager = eager_of(method or "mpe", search.get("lazy"))
+    world = _world(model, given, names, closed, opened, *asked, eager=eager)
+    if best is None:
+        answers = [infer_module.solve(world, method or "mpe", seed, error, max_work, counts)]
+    elif counts:
+        raise UsageError("counts: for marginals, not for the best states")
+    else:
+        answers = infer_module.solve_best(world, best, method or "mpe", error, max_work)
+
+    def answer(values: Any, stats: dict[str, Any], others: Sequence[Answer] = ()) -> Answer:
+        columns = infer_module.columns(world, values)
+        if isinstance(given, dict):
+            columns = _restored(world.types, columns, given, is_other_in_markov_logic)
+        return _answer(world.types, (*names, *world.formulas), columns, stats, others)
+
+    return answer(*answers[0], [answer(*other) for other in answers[1:]])
 
 
 def ground(
@@ -186,73 +239,80 @@ def ground(
     model = model_of(model)
     if model.language is language_of(".psl"):
         raise UsageError("PSL's ground rules are no clauses; see the stats of infer")
-    return infer_module.network_lines(_world(model, evidence, query, closed, opened))
+    return infer_module.network_lines(_world(model, read(evidence), query, closed, opened))
 
 
 def _world(
     model: Model,
-    evidence: Evidence,
+    evidence: Atoms | Sequence[Path],
     query: str | Sequence[str] | Given,
     closed: Sequence[str],
     opened: Sequence[str],
-    method: str = "",
-    lazy: str | None = None,
+    *asked: tuple[str, ...],
+    eager: int | None = None,
 ) -> Any:
     from onlinesrl.logic.dialect import dialect_of
-    from onlinesrl.mln.lang import reader
-    from onlinesrl.mln.query.world import WorldOptions, eager_of, world_of
+    from onlinesrl.mln.kernels.grounding_frames import EVERY
+    from onlinesrl.mln.query.world import WorldOptions, world_of
 
     predicates = names_of(query, "query")
-    if not predicates:
+    if not predicates and not any(asked):
         raise UsageError("query: expected the predicates that are asked for")
     dialect = dialect_of(model.dialect)
-    program = reader.parse(model.text, model.file, dialect)
-    options = WorldOptions(names_of(closed, "closed"), names_of(opened, "opened"), dialect)
-    given = atoms_given(program, evidence, dialect)
-    return world_of(*given, predicates, options, eager=eager_of(method, lazy))
+    said = names_of(closed, "closed"), names_of(opened, "opened")
+    options = WorldOptions(*said, dialect, *asked)
+    program, facts_given = atoms_given(model.written, evidence, dialect)
+    return world_of(
+        program, facts_given, predicates, options, eager=EVERY if eager is None else eager
+    )
 
 
-def atoms_given(program: Any, evidence: Evidence, dialect: Any) -> tuple[Any, list[GroundAtom]]:
+def read(evidence: Evidence) -> Atoms | list[Path]:
+    """Return atoms by predicate, or the paths of databases. Raises ExampleError, UsageError."""
+    if isinstance(evidence, Mapping):
+        return atoms(evidence, "evidence")
+    paths = [evidence] if isinstance(evidence, str | Path) else evidence
+    if not isinstance(paths, Iterable) or not all(isinstance(p, str | Path) for p in paths):
+        expected = "atoms by predicate, or the paths of files"
+        raise UsageError(f"evidence is {shown(evidence)}, expected {expected}")
+    return [*map(Path, paths)]
+
+
+def atoms_given(
+    program: Any, evidence: Atoms | Sequence[Path], dialect: Any
+) -> tuple[Any, list[GroundAtom]]:
     """Return the program of Markov logic, with constants that databases list, and the atoms of evidence.
 
     Raises DatabaseError, DataError, ExampleError.
     """
     from onlinesrl.mln.query.world import read_evidence
 
-    if not isinstance(evidence, Mapping):
-        paths = [evidence] if isinstance(evidence, str | Path) else evidence
-        if not isinstance(paths, Iterable) or not all(isinstance(p, str | Path) for p in paths):
-            expected = "atoms by predicate, or the paths of files"
-            raise UsageError(f"evidence is {shown(evidence)}, expected {expected}")
-        return read_evidence(program, [*map(Path, paths)], dialect)
-    return program, facts(evidence, "evidence", program)
+    if isinstance(evidence, dict):
+        return program, facts(evidence, "evidence", program)
+    return read_evidence(program, evidence, dialect)
 
 
 def _answer(
-    model: Model,
+    types: Types,
     predicates: Iterable[str],
     columns: Mapping[str, Mapping[str, Sequence[Any]]],
     stats: Mapping[str, Any],
+    best: Sequence[Answer] = (),
 ) -> Answer:
     """Return an answer, in which predicates asked for that have no open atom have a table without rows."""
-    types = {name: model.predicates[name] for name in predicates}
-    none = {
-        name: with_names(column_types, [()] * len(column_types), ())
-        for name, column_types in types.items()
-    }
-    return Answer(
-        {name: Table(column_types) for name, column_types in {**none, **columns}.items()}, stats
-    )
+    none = {name: with_names(types[name], [()] * len(types[name]), ()) for name in predicates}
+    tables = {name: Table(values) for name, values in {**none, **columns}.items()}
+    return Answer(tables, stats, best)
 
 
 def _restored(
-    model: Model,
+    types: Types,
     columns: dict[str, dict[str, Sequence[Any]]],
     atoms_given: Atoms,
     is_other: Callable[[Constant], bool],
 ) -> dict[str, dict[str, Sequence[Any]]]:
     """Return columns of atoms with their constants as they are in the given atoms."""
-    restore = restored(model.predicates, columns, [atoms_given], is_other)
+    restore = restored(types, columns, [atoms_given], is_other)
     if restore is None:
         return columns
     return {

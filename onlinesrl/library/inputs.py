@@ -104,13 +104,13 @@ def atoms(mapping: Given, place: str) -> Atoms:
     return result
 
 
-def facts(mapping: Given, place: str, program: Any) -> list[GroundAtom]:
-    """Return the atoms one by one: truth True or False where their value is 1 or 0, or a Number.
+def facts(given: Atoms, place: str, program: Any) -> list[GroundAtom]:
+    """Return atoms by predicate one by one: truth True or False where their value is 1 or 0, or a Number.
 
     Raises DataError for an atom that is none of the program's, or has two values.
     """
     by_atom: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
-    for name, rows in atoms(mapping, place).items():
+    for name, rows in given.items():
         for row in rows:
             try:
                 atom = valued_atom(name, arguments(row), number_of(row), 0, program)

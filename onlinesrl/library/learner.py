@@ -9,6 +9,7 @@ from itertools import islice, repeat
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
+from msgspec.structs import replace
 from pydantic import TypeAdapter, ValidationError
 
 from onlinesrl.core.background import Background
@@ -144,7 +145,9 @@ class OnlineLearner:
             raise self.settings.error("learner.start", f"for runs only; {other}")
         check_query(model.program, self.settings)
         check_costs(model.language, model.program, self.settings)
-        self.background = Background(facts(background or {}, "background", model.program))
+        self.background = Background(
+            facts(atoms(background or {}, "background"), "background", model.program)
+        )
         self.by = by
         class_argument = counted(model.language, model.program, self.settings, by)
         self.learned: ExampleLearner = model.language.learner(
@@ -246,18 +249,31 @@ class OnlineLearner:
         *,
         query: Given | None = None,
         marginals: bool = False,
+        formulas: str | Sequence[str] = (),
+        given: str | Sequence[str] = (),
+        best: int | None = None,
     ) -> Prediction:
         """Predict an example with the averaged weights; this does not change the learner.
 
         ``query`` lists the open atoms where they are not all those over the example's constants (PSL: the
         targets). With ``marginals`` each atom is predicted by its probability, exact where the example is
         narrow, else sampled; those of a ``calibrated`` learner are scaled by its temperature, which
-        ``certificate`` has. Raises ExampleError.
+        ``certificate`` has. With ``best``, ``Prediction.best`` has so many best states. With ``formulas``,
+        ``Prediction.formulas`` has their probabilities, on the condition that those ``given`` hold; see
+        ``infer``. Raises ExampleError, UsageError.
 
         Where the learner was made with ``pending``, an example without truth waits for its ``label``. One
         whose label came before is learned from. ``prediction.id`` is its id, or a new number.
         """
-        return self.predict_many([x], [query], marginals=marginals)[0]
+        asked, condition = names_of(formulas, "formulas"), names_of(given, "given")
+        if not asked and not condition:
+            return self.predict_many([x], [query], marginals=marginals, best=best)[0]
+        sample = self._numbered(x, query)
+        with whole():
+            values = self.learned.probabilities(sample, asked, condition)
+        prediction = self.predict_many([sample], marginals=marginals, best=best)[0]
+        prediction.line.formulas = values
+        return prediction
 
     def predict_many(
         self,
@@ -265,33 +281,34 @@ class OnlineLearner:
         queries: Iterable[Given | None] | None = None,
         *,
         marginals: bool = False,
+        best: int | None = None,
     ) -> list[Prediction]:
         """Predict examples; see ``predict_one``."""
+        if best is not None and (type(best) is not int or best < 1):
+            raise UsageError(f"best is {shown(best)}, expected a whole number, at least 1")
         predictions: list[Prediction] = []
         samples = xs
         if self._labels.limit:
             every = repeat(None) if queries is None else queries
             pairs = zip(xs, every, strict=queries is not None)
-            return [self._predict_waiting(x, query, marginals) for x, query in pairs]
+            return [self._predict_waiting(x, query, marginals, best) for x, query in pairs]
         if queries is not None:
             samples = (example(x, None, query) for x, query in zip(xs, queries, strict=True))
         for batch in self._batches(samples):
             with whole():
-                outcomes = self.learned.predict(batch, marginals)
+                outcomes = self.learned.predict(batch, marginals, best)
             predictions += self._predictions(batch, outcomes, len(predictions))
         return predictions
 
     def _predict_waiting(
-        self, x: Example | Given, query: Given | None, marginals: bool
+        self, x: Example | Given, query: Given | None, marginals: bool, best: int | None
     ) -> Prediction:
         """Predict an example, which waits for its label, as a run does."""
-        if marginals:
+        if marginals or best is not None:
+            key, way = ("marginals", "'mcsat'") if marginals else ("best", f"{{'best': {best}}}")
             reason = "what waits for a label is predicted by the engine"
-            raise UsageError(f"marginals: {reason}; make the learner with inference='mcsat'")
-        sample = example(x, None, query)
-        while not isinstance(x, Example) and str(sample.id) in self._labels:
-            sample = example(x, None, query)  # another number
-        bad = None
+            raise UsageError(f"{key}: {reason}; make the learner with inference={way}")
+        sample, bad = self._numbered(x, query), None
         with whole():
             early = self._labels.early_label(sample)
             if early is not None:
@@ -311,6 +328,13 @@ class OnlineLearner:
             message = f"the label of {sample.id} that came before it is bad, and dropped: {bad}"
             warnings.warn(message, OnlinesrlWarning, stacklevel=4)
         return prediction
+
+    def _numbered(self, x: Example | Given, query: Given | None) -> Example:
+        """Return an example; a new number is that of none that waits."""
+        sample = example(x, None, query)
+        while not isinstance(x, Example) and str(sample.id) in self._labels:
+            sample = replace(sample, id=example({}).id)
+        return sample
 
     def evaluate(
         self, xs: Iterable[Example | Given], ys: Iterable[Given] | None = None

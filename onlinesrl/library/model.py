@@ -44,12 +44,13 @@ def model_of(model: Model | str, language: str = "mln") -> Model:
 
 
 def names_of(names: str | Iterable[str], key: str) -> tuple[str, ...]:
-    """Return the names of predicates; one may stand alone. Raises UsageError, which names the ``key``."""
+    """Return predicates or formulas; one may stand alone. Raises UsageError, which names the ``key``."""
     if isinstance(names, str):
         return (names,)
     listed = (*names,) if isinstance(names, Iterable) else (names,)
     if not all(isinstance(name, str) for name in listed):
-        raise UsageError(f"{key} is {shown(names)}, expected the name of a predicate, or several")
+        wanted = "a formula" if key in {"formulas", "given"} else "the name of a predicate"
+        raise UsageError(f"{key} is {shown(names)}, expected {wanted}, or several")
     return listed
 
 
@@ -95,6 +96,16 @@ class Model:
         """Read a model from an .mln or a .psl file. Raises ModelError, StorageError."""
         path = Path(path)
         return cls(read_text(path), path.suffix[1:], dialect, file=str(path))
+
+    @cached_property
+    def written(self) -> Any:
+        """The program of Markov logic as its dialect means it; ``program`` is Alchemy's."""
+        from onlinesrl.logic.dialect import dialect_of
+        from onlinesrl.mln.lang import reader
+
+        if self.dialect == "alchemy":
+            return self.program
+        return reader.parse(self.text, self.file, dialect_of(self.dialect))
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:

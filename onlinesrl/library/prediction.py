@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
+import msgspec
+
 from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments, unlabelled_atoms
+from onlinesrl.core.learner import Estimate
 from onlinesrl.core.learner import Prediction as Line
 from onlinesrl.library.constants import (
     Named,
@@ -79,13 +82,41 @@ class Prediction:
             tuple(restore(name, n, constant) for n, constant in enumerate(row)) for row in lists
         ]
 
+    @cached_property
+    def best(self) -> list[Prediction]:
+        """The prediction itself, and the next best ones that were asked for; ``line.best`` compares them."""
+        others = list[Prediction]()
+        for row in self.line.best or ():
+            line = self.line.whole()
+            atoms = {
+                name: [atom for atom in rows if atom not in row.false.get(name, ())]
+                for name, rows in line.predicted.items()
+            }
+            for name, rows in row.true.items():
+                atoms[name] = [*atoms.get(name, ()), *rows]
+            line = msgspec.structs.replace(
+                line,
+                predicted=atoms,
+                score=row.score,
+                certified=row.certified,
+                hamming=None,
+                margin=None,
+                best=None,
+            )
+            others.append(Prediction(self._example, line, self._types, self._valued, self._texts))
+        return [self, *others]
+
     @property
     def example(self) -> Example:
         """The example."""
         return self._example.whole()
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {k: value for k, value in self.__dict__.items() if k not in {"_restore", "values"}}
+        state = {
+            k: value
+            for k, value in self.__dict__.items()
+            if k not in {"_restore", "values", "best"}
+        }
         return {**state, "_example": self.example, "line": self.line.whole()}
 
     @property
@@ -107,6 +138,11 @@ class Prediction:
     def probabilities(self) -> Literal["exact", "sampled"] | None:
         """How the probabilities that predict were computed; None where none do."""
         return self.line.probabilities
+
+    @property
+    def formulas(self) -> Mapping[str, Estimate]:
+        """The probabilities of formulas that were asked about, by their texts."""
+        return self.line.formulas or {}
 
     @property
     def hamming(self) -> int | None:

@@ -6,7 +6,6 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from onlinesrl.logic.tables import connect
 from onlinesrl.runs.config import loading as configuration
 from onlinesrl.runs.console import told_to
 from onlinesrl.runs.progress import Shows
+from onlinesrl.stream.csv_rows import UTF_8
 from onlinesrl.stream.observer import Progress
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.sources.parquet import lines
@@ -28,6 +28,7 @@ def read(
     query: str | Sequence[str] = (),
     *,
     mapping: Mapping[str, Any] | None = None,
+    linked: Mapping[str, Any] | None = None,
     bad: Callable[[str], object] | None = None,
 ) -> Iterator[Example]:
     """Yield the examples of files, folders or patterns: JSON lines (also .gz), CSV, or .db files.
@@ -35,8 +36,10 @@ def read(
     A .db file is one example, in which atoms of the ``query`` predicates are the truth. The path of a run's
     configuration (.yaml) yields what the run would learn from: any source, its groups, and examples with
     labels that come separately, in the order in which they are labelled. The ``mapping`` has the keys of
-    source.mapping, and makes examples of rows and other records. A bad record raises DataError, with its
-    place; or ``bad`` is called with the message, and reading goes on. Raises ConfigError for a bad mapping.
+    source.mapping, and makes examples of rows and other records. ``linked`` has the keys of source.linked:
+    rows of all files, merged by time, become examples, each as soon as its label has come. A bad record
+    raises DataError, with its place; or ``bad`` is called with the message, and reading goes on. Raises
+    ConfigError for a bad section.
     """
     from onlinesrl.stream.decoding import ExampleReader, RecordDecoder
     from onlinesrl.stream.mapping import Mapper, MappingSection
@@ -57,16 +60,37 @@ def read(
 
         yield from labelled_examples(configuration.load(Path(listed[0])), refuse)
         return
+    if linked is not None:
+        yield from _linked(listed, linked, refuse)
+        return
     source, form = FileSource([Path(path) for path in listed]), None
     if mapping is not None:
         mapper = Mapper(configuration.section_of(MappingSection, mapping, "mapping"))
         form = RecordForm(mapper, say=lambda message: warnings.warn(message, OnlinesrlWarning, 2))
     decoder = RecordDecoder(names_of(query, "query"), source.max_bytes, form=form)
-    for record, content in chain.from_iterable(ExampleReader(source, decoder).read()):
+    for _, content in ExampleReader(source, decoder).good(refuse):
         if isinstance(content, Example):
             yield content
-        elif isinstance(content, ExampleError):
-            refuse(record, content)
+
+
+def _linked(
+    paths: Sequence[str | Path],
+    linked: Mapping[str, Any],
+    refuse: Callable[[Record, ExampleError], object],
+) -> Iterator[Example]:
+    """Yield the examples of rows in files, each as soon as its label has come; see ``read``."""
+    from onlinesrl.stream.decoding import ExampleReader, RecordDecoder
+    from onlinesrl.stream.late_labels import with_labels
+    from onlinesrl.stream.linked_config import LinkedSection
+    from onlinesrl.stream.linked_source import linked_source
+    from onlinesrl.stream.sources.files import FileSource
+
+    section = configuration.section_of(LinkedSection, linked, "linked")
+    files = [FileSource([Path(path)]) for path in paths]
+    decoder = RecordDecoder((), files[0].max_bytes, labels=True)
+    reader = ExampleReader(linked_source(section, files, UTF_8), decoder)
+    for _, example in with_labels(reader.good(refuse), section.most, lambda *_: True):
+        yield example
 
 
 class TableExamples(Iterator[Example]):

@@ -36,6 +36,7 @@ class MarkovLogic:
     engines = AnyMlnEngine
     lists_targets = False
     targets = ("all", "listed")
+    probabilistic = True
     true_facts = True
 
     def load(self, path: Path, dialect: str) -> Program:
@@ -115,7 +116,10 @@ class MarkovLogic:
             if name in plan.groups:
                 reason = f"there is {plan.groups[name].show(name)}: the most probable is predicted"
                 raise config.error(key, f"{reason}, and no threshold applies")
-        learner = MlnOnlineLearner(plan, config.learner, inference, by, margins, facts)
+        try:
+            learner = MlnOnlineLearner(plan, config.learner, inference, by, margins, facts)
+        except UsageError as error:
+            raise config.error("inference.formulas", str(error)) from None
         most, fixed = config.learner.max_weights, learner.weights.reserved
         if most is not None and most < 2 * fixed:
             reason = f"the rules alone have {fixed} weights; expected at least {2 * fixed}"
@@ -145,8 +149,8 @@ class MarkovLogic:
         from onlinesrl.mln.ground.grounder import LIMITS
 
         assert isinstance(inference, MlnEngine)
-        engine = inference.make(seed=0, max_atoms=LIMITS.atoms).engine
-        return MlnWorld(program, query, targets == "listed", engine)
+        made = inference.make(seed=0, max_atoms=LIMITS.atoms)
+        return MlnWorld(program, query, targets == "listed", made.engine, made.eager)
 
     def rows_of_file(self, path: Path) -> Iterator[Row]:
         """Yield the weights of a weight file."""

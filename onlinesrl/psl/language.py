@@ -33,6 +33,7 @@ class Psl:
     engines = AnyPslEngine
     lists_targets = True
     targets = ("stop", "skip")
+    probabilistic = False
     true_facts = False
 
     def load(self, path: Path, dialect: str) -> PslProgram:

@@ -51,12 +51,15 @@ def distribution(
     recipe = Recipe(key, config, program, background(config, program))
     made(recipe)  # so that forks have it
     settle = config.inference.unsolved == "stop"
+    budgets = {} if config.metrics.top is None else dict.fromkeys(config.query, config.metrics.top)
     return Distribution(
         pool=lambda: opened(section),
         learned=learned,
         recipe=recipe,
         shards=section.shards,
-        asked=ShardTask(section.round, config.batch, strict, settle, config.limits.crashes),
+        asked=ShardTask(
+            section.round, config.batch, strict, settle, config.limits.crashes, budgets
+        ),
         by_dual=section.by_dual(config.learner),
     )
 

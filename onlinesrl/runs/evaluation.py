@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +36,19 @@ CHECK_PATIENCE = "3s"
 _DETAIL = re.compile(r"\([^()]*\)|[0-9]+")
 
 
-def predictions(learner: Learner, config: Config, metrics: Metrics) -> Iterator[Result | None]:
+def predictions(
+    learner: Learner, config: Config, metrics: Metrics, labelled: bool = False
+) -> Iterator[Result | None]:
     """Predict the configured source without learning; counts are added to ``metrics``.
 
-    Yields None when all that is there for now has been predicted.
+    Yields None when all that is there for now has been predicted. If ``labelled``, examples have the labels
+    that come separately; otherwise these are skipped.
     """
     compile_kernels(learner, say)
     reader = make_reader(config)
-    for batch in _batches(reader, config.batch):
+    joined = labelled and config.labels is not None
+    batches = _joined_batches(reader, config, learner) if joined else _batches(reader, config.batch)
+    for batch in batches:
         if not batch:
             yield None
         for result in _step(learner, batch, metrics, config.metrics.own):
@@ -96,13 +101,28 @@ def _batches(reader: ExampleReader, most: int) -> Iterator[list[Decoded]]:
                 yield batch.items
 
 
+def _joined_batches(
+    reader: ExampleReader, config: Config, learner: Learner
+) -> Iterator[list[Decoded]]:
+    """Read a source to its end in micro-batches of examples with their labels."""
+    bad = list[Decoded]()
+
+    def refuse(record: Record, error: ExampleError) -> None:
+        bad.append((record, error))
+
+    examples = _joined(reader.good(refuse), config, learner, refuse)
+    while batch := [*islice(examples, config.batch), *bad]:
+        bad.clear()
+        yield batch
+
+
 def evaluate(config: Config, trained: Path) -> dict[str, Any]:
     """Return the metrics of trained weights on the configured source, without learning.
 
     Raises DataError if no example can be scored.
     """
     learner, metrics = trained_learner(config, trained), Metrics()
-    for _ in predictions(learner, config, metrics):
+    for _ in predictions(learner, config, metrics, labelled=True):
         pass
     examples, unlabelled = metrics.examples, metrics.unlabelled
     if not metrics.total.labelled:
@@ -129,7 +149,7 @@ def check(config: Config, most: int) -> tuple[list[str], bool]:
     places = [f"{record.file}:{record.line}" for record, _ in first]
     outcomes, tally = process_batch(learner, examples, learning=False)
     bad = list(_alike((p, o.error) for p, o in zip(places, outcomes, strict=True) if o.error))
-    if config.source.form() is not None:
+    if config.source.form() is not None or config.source.linked is not None:
         for record, example in first:
             if isinstance(example, Example):
                 findings.append(f"{record.file}:{record.line} becomes")
@@ -192,6 +212,17 @@ def first_examples(
     return first
 
 
+def lines(config: Config) -> Iterator[tuple[bytes | None, str]]:
+    """Yield the line of each example and truth that a source's records become; or None, and why it is bad."""
+    for record, content in chain.from_iterable(make_reader(config).read()):
+        if isinstance(content, ExampleError):
+            yield None, f"{record.file}:{record.line}: {content}"
+        elif content is not None:
+            fields = msgspec.to_builtins(content)
+            line = {key: value for key, value in fields.items() if value is not None}
+            yield msgspec.json.encode(line), ""
+
+
 def labelled_examples(
     config: Config, refuse: Callable[[Record, ExampleError], object]
 ) -> Iterator[Example]:
@@ -201,29 +232,33 @@ def labelled_examples(
     bad, which then waits for another label.
     """
     reader = make_reader(config)
-
-    def contents() -> Iterator[tuple[Record, Example | Label]]:
-        for record, content in chain.from_iterable(reader.read()):
-            if isinstance(content, ExampleError):
-                refuse(record, content)
-            elif content is not None:
-                yield record, content
-
+    contents = reader.good(refuse)
     if config.labels is None:
-        yield from (content for _, content in contents() if isinstance(content, Example))
+        yield from (content for _, content in contents if isinstance(content, Example))
     else:
-        learner = new_learner(config)
-
-        def fits(record: Record, label: Label, example: Example) -> bool:
-            outcomes, _ = process_batch(learner, [label.of(example)], learning=False)
-            reason = next((o.error for o in outcomes if not o.unsolved), None)
-            if reason is None or process_batch(learner, [example], learning=False)[1].errors:
-                return True
-            refuse(record, ExampleError(reason))
-            return False
-
-        yield from with_labels(contents(), config.labels.pending, fits)
+        for _, example in _joined(contents, config, new_learner(config), refuse):
+            yield example
     reader.choice.check()
+
+
+def _joined(
+    contents: Iterable[tuple[Record, Example | Label]],
+    config: Config,
+    learner: Learner,
+    refuse: Callable[[Record, ExampleError], object],
+) -> Iterator[tuple[Record, Example]]:
+    """Yield examples with the labels that come separately; see ``labelled_examples``."""
+
+    def fits(record: Record, label: Label, example: Example) -> bool:
+        outcomes, _ = process_batch(learner, [label.of(example)], learning=False)
+        reason = next((o.error for o in outcomes if not o.unsolved), None)
+        if reason is None or process_batch(learner, [example], learning=False)[1].errors:
+            return True
+        refuse(record, ExampleError(reason))
+        return False
+
+    assert config.labels is not None
+    return with_labels(contents, config.labels.pending, fits)
 
 
 def _alike(complaints: Iterable[tuple[str, str]]) -> Iterator[str]:

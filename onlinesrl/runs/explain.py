@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from pydantic import ValidationError
@@ -18,7 +18,7 @@ from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError, compared, read_atom
 from onlinesrl.core.io.atomic_write import plain, storage_errors
 from onlinesrl.core.io.config_types import STDIN
-from onlinesrl.core.learner import Explainable, Prediction
+from onlinesrl.core.learner import Estimate, Explainable, Prediction
 from onlinesrl.runs.config.loading import load, run_root
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import say
@@ -34,28 +34,58 @@ CHOSEN = 3
 """How many atoms are explained where none is asked for."""
 
 
+class FormulaProbability(NamedTuple):
+    """The probability of a formula in an example."""
+
+    formula: str
+    estimate: Estimate
+
+    def __str__(self) -> str:
+        error = self.estimate.standard_error
+        return f"{self.formula}: {self.estimate.value:.6f}" + (
+            "" if error is None else f" \u00b1 {error:.6f}"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the formula and its probability, for JSON."""
+        return {"formula": self.formula, **msgspec.to_builtins(self.estimate)}
+
+
 class Question(NamedTuple):
     """What is asked about an example.
 
-    Without ``atoms`` the least certain ones are explained. ``change`` are atoms, or predicates, of the
-    evidence that may change.
+    Without ``atoms`` and ``formulas`` the least certain atoms are explained. ``change`` are atoms, or
+    predicates, of the evidence that may change. Formulas get their probabilities, where those ``given`` hold.
     """
 
     atoms: Sequence[Atom] = ()
     change: Sequence[str] = ()
     tries: int = DEFAULTS.tries
+    formulas: Sequence[str] = ()
+    given: Sequence[str] = ()
 
     def answers(
         self, learner: Explainable, example: Example, recorded: Prediction | None
-    ) -> Iterator[Explanation]:
+    ) -> Iterator[Explanation | FormulaProbability]:
         """Yield explanations, which tell where a run has ``recorded`` another prediction.
 
         Raises ExplanationError for what the example does not have, and what ``Explainable`` raises.
         """
+        if self.formulas or self.given:
+            values = learner.probabilities(example, self.formulas, self.given)
+            if not values:
+                raise ExplanationError(
+                    f"{self.formulas[0]} has no probability: the example has not all its constants, or "
+                    "what is given cannot hold"
+                )
+            yield from (FormulaProbability(*item) for item in values.items())
         candidates = _candidates(example, self.change) if self.change else None
         query = CounterfactualQuery(candidates, self.tries)
         predicted = None if recorded is None else recorded.predicted
-        for atom in self.atoms or learner.least_certain(example, CHOSEN):
+        atoms = self.atoms
+        if not atoms and not self.formulas:
+            atoms = learner.least_certain(example, CHOSEN)
+        for atom in atoms:
             yield compared(learner.explain(example, atom, query), predicted)
 
 
@@ -65,7 +95,7 @@ def explanations(
     overrides: Sequence[str],
     name: str | None,
     question: Question,
-) -> Iterator[Explanation]:
+) -> Iterator[Explanation | FormulaProbability]:
     """Yield the answers to a question about an example, or about the world that a run keeps.
 
     ``trained`` is as for predictions, or the configuration of a run; ``config`` None: that in the checkpoint.

@@ -200,7 +200,7 @@ class KeyedWorld:
                 Conflict(_changes(entries), reason, parts)
                 for entries, _, reason, parts in self._waiting
             )
-            if self._noted:
+            if self._noted or self._arrays:
                 present = {atom: x for atom in sorted(facts) if (x := facts[atom]) is not None}
                 self.ground.resume(present, self._arrays)
             for record in saved["since"]:

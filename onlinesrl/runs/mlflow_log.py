@@ -38,9 +38,9 @@ class MlflowLog(Observer):
         self._calls = RemoteCalls("metrics are not logged to MLflow", MOST_LINES, warn)
 
     def batch(self, progress: Progress) -> None:
-        """Log the line of metrics that was written, if one was."""
-        if progress.written is not None:
-            self.log(progress.written)
+        """Log the lines of metrics that were written."""
+        for line in progress.written:
+            self.log(line)
 
     def log(self, line: Mapping[str, Any]) -> None:
         """Log the numbers of a line."""

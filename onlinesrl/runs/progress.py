@@ -9,7 +9,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from onlinesrl.core import search_status
@@ -283,6 +283,8 @@ def print_summary(summary: Snapshot, stream: TextIO) -> None:
     config = get("config") or {}
     lines += [
         *((name, _show(value, "{:.6g}")) for name, value in (get("own") or {}).items()),
+        *_top(get("top") or {}, (config.get("metrics") or {}).get("top")),
+        *_sets(get("sets") or {}),
         ("Regret bound per example", _show(_mean(summary), "{:.3g}")),
         ("Drift", _drift(get("drift")) or ("none" if config.get("drift") else "")),
         ("Seconds", _show(get("seconds"), "{:,.1f}")),
@@ -302,6 +304,21 @@ def print_summary(summary: Snapshot, stream: TextIO) -> None:
     width = max(len(name) for name, _ in known)
     for name, text in known:
         print(printable(f"{name:<{width}}  {text}"), file=stream)
+
+
+def _top(top: Snapshot, budget: Any) -> Iterator[tuple[str, str]]:
+    """Yield lines about the most probable atoms of each predicate by period."""
+    for name, figures in top.items():
+        cells = [_show(figures[key], f"{key} {{:.1%}}") for key in ("precision", "recall")]
+        cells.append(f"over {figures['periods']:,} periods")
+        yield f"Top {budget['k']} of {name} per {budget['per']}", ", ".join(filter(None, cells))
+
+
+def _sets(sets: Snapshot) -> Iterator[tuple[str, str]]:
+    """Yield lines about the sets of labels of each predicate."""
+    for name, figures in sets.items():
+        text = f"{_show(figures['coverage'], '{:.1%}')} have the truth, {figures['size']:.2f} labels each"
+        yield f"Sets of {name}", f"{text}, {figures['abstain']:,} empty or with all"
 
 
 def _mean(figures: Snapshot) -> float | None:

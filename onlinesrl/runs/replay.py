@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 from collections import deque
@@ -193,8 +192,10 @@ class Topic:
         from kafka import KafkaProducer
         from kafka.errors import KafkaError
 
+        from onlinesrl.stream.kafka.client import failures
+
         self.errors = (KafkaError, ValueError)
-        logging.getLogger("kafka").setLevel(logging.CRITICAL)  # errors are raised
+        failures()  # kafka-python's log is not shown: errors are raised
         self.topic, self.partition = topic, partition
         self.name = f"{bootstrap}: topic {topic}"
         self.arrived = 0

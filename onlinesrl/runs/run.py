@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import StorageError, printable, shortened
 from onlinesrl.core.evaluation.drift import DriftDetector
+from onlinesrl.core.evaluation.precision_at_k import PrecisionAtK
 from onlinesrl.core.example import Example, ambiguous_labels
 from onlinesrl.core.io.restoring import converted, restoring
 from onlinesrl.core.jit.decorators import told_of_compiling
@@ -29,18 +30,21 @@ from onlinesrl.runs.config.fingerprint import (
 from onlinesrl.runs.config.schema import KEEP_CONFLICTS, Config, MlnConfig, PslConfig
 from onlinesrl.runs.console import Say, warn
 from onlinesrl.runs.distributed_run import distribution
-from onlinesrl.runs.inputs import background, check_apart, make_reader
+from onlinesrl.runs.inputs import background, check_apart, make_reader, record_decoder
 from onlinesrl.runs.mlflow_log import MlflowLog
 from onlinesrl.runs.progress import Display, Shows
 from onlinesrl.runs.summary import read_summary, write_results
 from onlinesrl.stream import checkpoints as checkpoints_module
+from onlinesrl.stream.alerts import Alerts
 from onlinesrl.stream.checkpoint_copies import CheckpointCopies
 from onlinesrl.stream.checkpointer import Checkpointer
 from onlinesrl.stream.crash_notes import CrashNote, run_of
+from onlinesrl.stream.csv_rows import UTF_8
 from onlinesrl.stream.decoding import RecordDecoder
 from onlinesrl.stream.distributed.coordinator import Rounds
 from onlinesrl.stream.group_filter import Choice
 from onlinesrl.stream.late_labels import LabelJoiner
+from onlinesrl.stream.linked_source import RowForm, linked_source
 from onlinesrl.stream.observer import Observer, Progress
 from onlinesrl.stream.output_files import Outputs
 from onlinesrl.stream.run_folder import RunFolder
@@ -76,11 +80,14 @@ def make_learner(
     check_query(program, config)
     if config.source.mapping is not None:
         config.source.mapping.check(
-            {name: language.argument_types(program, name) for name in program.predicates},
+            config.argument_types(program),
             config.query,
             language.lists_targets and not config.world,
             config.error,
         )
+    if config.source.linked is not None:
+        types = {name: language.argument_types(program, name) for name in program.predicates}
+        config.source.linked.check(types, config.query, config.error)
     check_costs(language, program, config)
     by = counted(language, program, config, config.metrics.by)
     facts = Background() if config.world else background(config, program)  # a world has them itself
@@ -102,21 +109,29 @@ def new_learner(config: Config) -> Learner:
 
 def _of_world(config: Config, learner: Learner) -> Learner:
     """Return a learner that keeps one world, by the weights of another learner."""
+    from onlinesrl.runs.entity_learner import EntityLearner
     from onlinesrl.runs.world_learner import WorldLearner
 
     language, weights = config.language, learner.weights.placed()
     program = language.load(config.model, config.dialect)
     assert isinstance(config, MlnConfig | PslConfig)
     targets = config.targets if isinstance(config, MlnConfig) else config.inference.targets
+    entities = config.entities if isinstance(config, MlnConfig) else None
 
     def ground() -> GroundWorld:
-        world: GroundWorld = language.world(program, config.query, targets, config.inference)
+        world: GroundWorld = (
+            language.world(program, config.query, targets, config.inference)
+            if entities is None
+            else entities.world(program)
+        )
         if config.learner.start is not None:
             world.set_weights(weights)
         return world
 
-    schema = language.facts(program, config.query, targets)
     keep, facts = config.world == KEEP_CONFLICTS, background(config, program)
+    if entities is not None:
+        return EntityLearner(ground, entities.facts(), keep, learner, facts)
+    schema = language.facts(program, config.query, targets)
     return WorldLearner(ground, schema, keep, learner, facts)
 
 
@@ -312,7 +327,12 @@ class _Job:
         assert self.options.requests is not None
         answerer = Answerer(self.options.requests, self.learner, decoder, self.labels)
         self.observers.append(answerer)
-        return RequestJournal(self.options.requests, answerer, setting)
+        journal = RequestJournal(self.options.requests, answerer, setting)
+        if (linked := self.config.source.linked) is None:
+            return journal
+        source = linked_source(linked, [journal], UTF_8, self.folder)
+        answerer.rows = record_decoder(self.config, RowForm(source), None)
+        return source
 
     def run(
         self, copies: CheckpointCopies | None, import_seconds: float, say: Say
@@ -324,6 +344,9 @@ class _Job:
             with suppress(Stopped), self.stopper.waiting():
                 compile_seconds = compile_kernels(self.learner, say)
             saved = self._accepted()
+            if saved is not None:
+                with restoring(saved.path):
+                    source.restore(saved.arrays)
             ended = saved is not None and saved.header["finished"] and not source.live
             if saved is not None and ended:
                 position = saved.header["position"]
@@ -374,7 +397,7 @@ class _Job:
             with restoring(saved.path):
                 position = converted(saved.header["position"], source.Position)
             accepted = source.accepts(position, saved.number)
-            if isinstance(source, RequestJournal) and source.has_more(position):
+            if source.has_more(position):
                 before = saved.header["settings"]
                 check_settings(saved.path, source.files[-1], mismatch(before, current))
             return accepted
@@ -392,10 +415,16 @@ class _Job:
         config, options, source = self.config, self.options, self.reader.source
         sink = config.sink.make(config, lambda: self.stopper.asked, warn)
         drift = None if config.drift is None else DriftDetector(config.drift)
+        budget, own = config.metrics.top, config.metrics.own
+        top = {} if budget is None else {name: PrecisionAtK(budget) for name in config.query}
+        alerts = None
+        if (section := config.alerts) is not None:
+            goal = section.sink.make(config, lambda: self.stopper.asked, warn)
+            alerts = Alerts(section, config.query, goal, self.learner)
         state = RunState(
-            self.learner, self.reader.choice, sink, self.labels, drift, config.metrics.own
+            self.learner, self.reader.choice, sink, self.labels, drift, own, top, alerts
         )
-        outputs = Outputs(self.folder, source.retention)
+        outputs = Outputs(self.folder, source.retention, alerts is not None)
         about = {
             "fingerprint": self.fingerprint,
             "settings": settings(config),
@@ -406,9 +435,11 @@ class _Job:
         crashes = config.limits.crashes if config.distribute is None else 0
         crash = CrashNote(self.folder.started, run_of(self.fingerprint), crashes)
         checkpointer.resume(saved)
-        section, until = config.checkpoint, options.until
+        every, metrics, until = config.checkpoint, config.metrics, options.until
         rules = Rules(
-            Schedule(section.examples, section.seconds, config.metrics.every, config.batch),
+            Schedule(
+                every.examples, every.seconds, metrics.examples, metrics.seconds, config.batch
+            ),
             options.strict,
             config.inference.unsolved == "stop",
             config.limits.bad_share,
@@ -445,6 +476,7 @@ class _Job:
                 "were no targets; to learn from one, list it in the `query` of its record"
             )
         complaints += self.learner.complaints() if metrics.examples else []
+        complaints += self.reader.source.complaints()
         for complaint in complaints:
             warn(complaint)
 

@@ -22,7 +22,7 @@ from onlinesrl.core.example import Example
 from onlinesrl.core.explain.counterfactual import DEFAULTS
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError, read_atom
 from onlinesrl.core.learner import Learner, Prediction
-from onlinesrl.runs.explain import Question
+from onlinesrl.runs.explain import FormulaProbability, Question
 from onlinesrl.runs.http.server import Server
 from onlinesrl.stream.late_labels import PendingExample
 from onlinesrl.stream.sources.request_queue import (
@@ -80,7 +80,8 @@ class Service:
         kind = TEXT if "text/plain" in request.headers.get("accept", "") else JSON
         try:
             asked = _Parameters.of(request.query_params)
-            question = Question([*map(read_atom, asked.atom)], asked.change, asked.tries)
+            atoms = [*map(read_atom, asked.atom)]
+            question = Question(atoms, asked.change, asked.tries, asked.formula, asked.given)
         except (msgspec.ValidationError, ExplanationError) as error:
             return refusal(400, shortened(str(error)))
         if (asked.id is None) == (request.method != "POST"):
@@ -93,10 +94,10 @@ class Service:
             return refusal(
                 404,
                 f"no example {shortened(asked.id)} among the last {RECENT:,} ({RECENT_BYTES:,} bytes) "
-                "that this process had by /learn: send the example itself by POST",
+                "that were sent to /learn: send the example itself by POST",
             )
         explain = partial(_explained, question, kind, recent)
-        return await self._ask(PendingRequest(bytes(recent.text), False, explain), kind)
+        return await self._ask(PendingRequest(bytes(recent.text), False, explain, known=True), kind)
 
     async def _answer(
         self,
@@ -177,6 +178,8 @@ class _Parameters(msgspec.Struct, forbid_unknown_fields=True):
     id: str | None = None
     atom: Annotated[list[str], msgspec.Meta(max_length=EXPLAINED)] = []
     change: list[str] = []
+    formula: Annotated[list[str], msgspec.Meta(max_length=EXPLAINED)] = []
+    given: list[str] = []
     tries: Annotated[int, msgspec.Meta(ge=0, le=DEFAULTS.tries)] = DEFAULTS.tries
 
     @classmethod
@@ -184,7 +187,9 @@ class _Parameters(msgspec.Struct, forbid_unknown_fields=True):
         """Return the parameters of a URL. Raises ValidationError."""
         lists = {key: query.getlist(key) for key in query}
         values = {
-            key: texts if key in {"atom", "change"} or len(texts) > 1 else texts[0]
+            key: texts
+            if key in {"atom", "change", "formula", "given"} or len(texts) > 1
+            else texts[0]
             for key, texts in lists.items()
         }
         return msgspec.convert(values, cls, strict=False)
@@ -199,13 +204,15 @@ def _explained(
 ) -> bytes:
     """Return the explanations of an example, of a kind."""
     assert example is not None
-    recorded = None if recent is None else msgspec.json.decode(recent.prediction, type=Prediction)
+    recorded = (
+        None if recent is None else msgspec.json.decode(recent.prediction, type=Prediction | None)
+    )
     most = max(1, TRIED_ATOMS // max(1, sum(map(len, example.evidence.values()))))
     question = question._replace(tries=min(question.tries, most))
     return written([*question.answers(learner, example, recorded)], kind)
 
 
-def written(explanations: Sequence[Explanation], kind: str) -> bytes:
+def written(explanations: Sequence[Explanation | FormulaProbability], kind: str) -> bytes:
     """Return explanations as text or as JSON, as `onlinesrl explain` writes them."""
     if kind == TEXT:
         return legible("\n\n".join(map(str, explanations))).encode()

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from onlinesrl.runs import run as run_module
-from onlinesrl.runs.config.schema import Config
+from onlinesrl.runs.config.schema import Config, MlnConfig
 from onlinesrl.runs.console import say
+from onlinesrl.runs.entity_service import EntityService
 from onlinesrl.runs.http.metrics import RunMonitor, state_routes
 from onlinesrl.runs.http.server import At, Server
 from onlinesrl.runs.service import Service
@@ -28,7 +29,12 @@ def serve(config: Config, at: At, fresh: bool, import_seconds: float) -> dict[st
     journal = config.output / REQUESTS
     source = config.source.model_copy(update={"path": (journal,)})
     limits = config.limits.model_copy(update={"bad_share": 1.0})
-    config = config.model_copy(update={"source": source, "limits": limits})
+    metrics, mapping = config.metrics, source.mapping
+    has_times = source.linked is not None or (mapping is not None and mapping.time is not None)
+    if metrics.every is None and has_times and not config.world:
+        metrics = metrics.model_copy(update={"every": "1d"})
+    updates = {"source": source, "limits": limits, "metrics": metrics}
+    config = config.model_copy(update=updates)
     if config.distribute is not None:
         raise config.error("distribute", "not for a server, whose requests come one by one")
     requests = Requests()
@@ -37,7 +43,9 @@ def serve(config: Config, at: At, fresh: bool, import_seconds: float) -> dict[st
         sizes = source.max_bytes, limits.request_lines
         if config.world:
             predictions = config.output / PREDICTIONS
-            service: Service = WorldService(requests, server, *sizes, predictions)
+            resolves = isinstance(config, MlnConfig) and config.entities is not None
+            kind = EntityService if resolves else WorldService
+            service: Service = kind(requests, server, *sizes, predictions)
         else:
             service = Service(requests, server, *sizes)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,16 +24,20 @@ from onlinesrl.core.example import (
 from onlinesrl.core.explain.counterfactual import CounterfactualQuery
 from onlinesrl.core.explain.explanation import Explanation, compared
 from onlinesrl.core.io.atomic_write import json_lines, read_plain, storage_errors, write_atomic
-from onlinesrl.core.learner import Explainable, Learner, Outcome, WeightEntry, heaviest
+from onlinesrl.core.learner import Explainable, Learner, Outcome, Prediction, WeightEntry, heaviest
 from onlinesrl.core.version import __version__
 from onlinesrl.runs.config.fingerprint import leaves
 from onlinesrl.runs.config.schema import Config
+from onlinesrl.runs.entity_learner import EntityLearner
 from onlinesrl.runs.report import ExampleRow, WeightRow, write_report
+from onlinesrl.runs.report.entities import entities_section
 from onlinesrl.stream.recent_examples import UNCERTAIN
 from onlinesrl.stream.run_folder import parts
 from onlinesrl.stream.trainer import Trainer
 
 REPORTED_WEIGHTS = 400
+LEAST_SURE = 20
+"""So many records are shown whose entity is least certain."""
 E = TypeVar("E", bound=WeightEntry)
 
 
@@ -153,6 +157,9 @@ def write_results(
                 for pair in state.shown.whole()
             ],
             changed={key for key, _ in leaves(config.model_dump(exclude_unset=True))},
+            entities=entities_section(state.learner.sizes(), state.learner.least_sure(LEAST_SURE))
+            if isinstance(state.learner, EntityLearner)
+            else None,
         )
     write_atomic(folder.summary, json.dumps(summary, indent=2).encode() + b"\n")
     return summary
@@ -200,7 +207,19 @@ def shown_row(learner: Learner, example: Example, outcome: Outcome) -> ExampleRo
         near,
         [a for a in predicted if a in positive and a in unlabelled],
         sum(a not in positive and a not in unlabelled for a in predicted),
+        threshold=(outcome.prediction and outcome.prediction.threshold) or {},
+        best=[*_best(outcome.prediction, truth.keys() - unlabelled)] if outcome.prediction else [],
     )
+
+
+def _best(prediction: Prediction, truth: Set[str]) -> Iterator[str]:
+    """Yield of the next best states how much less each scores, and what differs; the truth is marked."""
+    for row in prediction.best or ():
+        true, false = _valued(row.true).keys(), _valued(row.false).keys()
+        state = (_valued(prediction.predicted).keys() - false) | true
+        mark = " (the truth)" if state == truth else ""
+        atoms = [*(f"+ {atom}" for atom in true), *(f"\u2212 {atom}" for atom in false)]
+        yield f"{row.rank}: {row.difference:.4g} less{mark}: {', '.join(atoms)}"
 
 
 def _why(learner: Explainable, example: Example, outcome: Outcome) -> Explanation | None:

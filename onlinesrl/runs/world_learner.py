@@ -35,7 +35,7 @@ from onlinesrl.core.example import (
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Explanation, first_of
 from onlinesrl.core.io.restoring import Natural, converted
-from onlinesrl.core.learner import Item, Learner, Outcome, Prediction, Tally
+from onlinesrl.core.learner import Estimate, Item, Learner, Outcome, Prediction, Tally
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.logic.asserted_facts import FactChanges, Facts, Key
 from onlinesrl.logic.atom_index import Change, GroundAtom, add_changes, same_value
@@ -96,7 +96,7 @@ class WorldLearner:
         background: Background,
     ) -> None:
         self.learner = learner
-        self.valued = learner.valued
+        self.valued, self.exclusive = learner.valued, learner.exclusive
         self.slowest, self.update = learner.slowest, learner.update
         self.temperature = learner.temperature
         self.seen = self.current = 0
@@ -173,8 +173,8 @@ class WorldLearner:
             certified=certificate.certified,
             group=item.group,
             changed=[
-                ChangedAtom(name, constants, _rounded(new), _rounded(old))
-                for (name, constants), (old, new) in begun.items()
+                self._told(ChangedAtom(*atom, _rounded(new), _rounded(old)))
+                for atom, (old, new) in begun.items()
                 if new is not None or old is not None
             ],
             gap=certificate.gap,
@@ -183,6 +183,10 @@ class WorldLearner:
             not_learned=[show_ground_atom(*atom) for atom in not_learned],
         )
         return prediction, tally
+
+    def _told(self, atom: ChangedAtom) -> ChangedAtom:
+        """Return what is told of an atom whose answer changed."""
+        return atom
 
     def _apply(
         self, item: WorldChange, parts: _Parts
@@ -303,10 +307,18 @@ class WorldLearner:
             schema.check_change(part, atom, value, old.get(atom))
             yield atom, nan if part == "query" else 1.0 if value is None else value
 
-    def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
+    def probabilities(
+        self, example: Example, formulas: Sequence[str], given: Sequence[str] = ()
+    ) -> dict[str, Estimate]:
+        """See ``Learner.probabilities``."""
+        raise UsageError("formulas: a world has no probabilities of formulas")
+
+    def predict(
+        self, items: Sequence[Item], marginals: bool = False, best: int | None = None
+    ) -> list[Outcome]:
         """Return the values of the atoms that each item lists in ``query``; without it, those of all."""
-        if marginals:
-            raise UsageError("a world has no marginals")
+        if marginals or best is not None:
+            raise UsageError("a world has no marginals, and one answer")
         outcomes = []
         for item in items:
             try:

@@ -74,8 +74,8 @@ class WorldService(Service):
         """Explain why an atom has its value."""
         kind = TEXT if "text/plain" in request.headers.get("accept", "") else JSON
         listed = request.query_params.getlist("atom")
-        if not 0 < len(listed) <= EXPLAINED:
-            reason = f"expected an `atom`, at most {EXPLAINED}, as in /explain?atom=Good(Bob)"
+        if {*request.query_params} != {"atom"} or len(listed) > EXPLAINED:
+            reason = f"expected an `atom` alone, at most {EXPLAINED}, as in /explain?atom=Good(Bob)"
             return refusal(400, reason)
         try:
             atoms = [*map(read_atom, listed)]

@@ -1,9 +1,10 @@
-"""Copies of a run's checkpoints at an address such as s3://bucket/run."""
+"""Copies of a run's checkpoints, and of files that they need, at an address such as s3://bucket/run."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -18,7 +19,7 @@ OWNER = "owner"
 
 
 class CheckpointCopies:
-    """The newest ``keep`` checkpoints of a run at an address, and the list of the files it has read.
+    """The newest ``keep`` checkpoints of a run at an address, and the files of its folder that they need.
 
     A context manager. They are copied by a thread of its own, the newest first; one that a newer one has
     replaced meanwhile is not copied. A copy has another name until it is whole. One that fails is counted in
@@ -45,6 +46,8 @@ class CheckpointCopies:
         self._copied = set[int]()
         """The checkpoints that this process has copied."""
         self._listed = b""
+        self._journal: dict[str, int] = {}
+        """The parts of the journal of linked rows that this process has copied, and their sizes."""
 
     def __enter__(self) -> Self:
         return self
@@ -78,6 +81,7 @@ class CheckpointCopies:
             sizes = self._sizes()
             self._check_owner(sizes)
             self._copy_list(sizes)  # before checkpoints, which count its lines
+            journal = self._copy_journal(sizes)
             remote = _by_number(sizes)
             written = numbered(self.folder.checkpoints)
             local = {number: path for number, path in written.items() if number >= self._first}
@@ -86,8 +90,10 @@ class CheckpointCopies:
                 if not self._copy_one(number, local[number], sizes):
                     return
             self._copied &= set(chosen)
-            for number in remote.keys() - set(chosen):
-                self._files.rm_file(f"{self._root}/{remote[number]}")
+            needless = [remote[number] for number in remote.keys() - set(chosen)]
+            needless += [name for name in self._journal_in(sizes) if name not in journal]
+            for name in needless:
+                self._files.rm_file(f"{self._root}/{name}")
         except Exception as error:
             self._calls.begin(self.copy)
             raise unreachable(self.address, "write", error) from error
@@ -121,6 +127,23 @@ class CheckpointCopies:
             self._put(file.name, text)
             self._listed = text
 
+    def _copy_journal(self, sizes: Mapping[str, int]) -> set[str]:
+        """Copy the journal of linked rows, where that was not done, and return the names of its parts."""
+        paths = parts(self.folder.linked)
+        for path in paths:
+            with suppress(FileNotFoundError):  # no checkpoint needs it any more
+                size = path.stat().st_size
+                if size != self._journal.get(path.name) or path.name not in sizes:
+                    temporary = f"{self._root}/.{path.name}.tmp"
+                    self._files.put_file(str(path), temporary)
+                    self._files.mv(temporary, f"{self._root}/{path.name}")
+                    self._journal[path.name] = size
+        return {path.name for path in paths}
+
+    def _journal_in(self, sizes: Mapping[str, int]) -> list[str]:
+        """Return the names of the parts of the journal of linked rows at the address."""
+        return [name for name in sizes if name.startswith(self.folder.linked.name)]
+
     def _put(self, name: str, content: bytes) -> None:
         temporary = f"{self._root}/.{name}.tmp"
         self._files.pipe_file(temporary, content)
@@ -141,7 +164,13 @@ class CheckpointCopies:
         """Remove the copies. Raises StorageError."""
         try:
             sizes = self._sizes()
-            for name in (*_by_number(sizes).values(), self.folder.files.name, OWNER):
+            own = (
+                *_by_number(sizes).values(),
+                *self._journal_in(sizes),
+                self.folder.files.name,
+                OWNER,
+            )
+            for name in own:
                 if name in sizes:
                     self._files.rm_file(f"{self._root}/{name}")
         except Exception as error:
@@ -167,6 +196,8 @@ class CheckpointCopies:
             if copies and self.folder.files.name in sizes:
                 listed = f"{self._root}/{self.folder.files.name}"
                 self._files.get_file(listed, str(self.folder.files))
+            for name in self._journal_in(sizes) if copies else ():
+                self._files.get_file(f"{self._root}/{name}", str(self.folder.path / name))
         except Exception as error:
             raise unreachable(self.address, "list copies", error) from error
         self.folder.copies.unlink(missing_ok=True)

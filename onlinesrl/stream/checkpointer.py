@@ -42,13 +42,15 @@ class Checkpointer:
 
     def save(self, source: Source) -> None:
         """Write a checkpoint in five steps; a process that ends between two of them can resume."""
-        # 1. predictions, which the sink does not write again
-        self.state.sink.flush()
+        # 1. predictions and alerts, which the sinks do not write again
+        for sink in self.state.sinks():
+            sink.flush()
         # 2. what the run has written line by line
         self.outputs.begin_parts()
         self.outputs.flush()
         # 3. the state and the position, in one file
         header, arrays = self.state.save()
+        arrays |= source.state()
         header |= {"version": __version__, **self.about, **self.outputs.state()}
         if behind := source.lag():
             header["behind"] = behind

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -28,7 +29,7 @@ from onlinesrl.stream.shutdown import Stopped
 from onlinesrl.stream.source import Source
 
 Content: TypeAlias = Example | ExampleError | Label | None
-"""The decoded content of a record; None for a tombstone."""
+"""The decoded content of a record; None for a tombstone or a note."""
 Decoded: TypeAlias = tuple[Record, Content]
 """A record and its decoded content."""
 
@@ -70,8 +71,8 @@ class RecordDecoder:
     """Decodes records to examples, and tells which of them are of the ``choice`` of groups.
 
     A record that is no example is an ExampleError, whatever the choice, since its group is not known. With
-    ``labels`` a record may also be a Label. A tombstone decodes to None. The ``form`` makes records to
-    lines of examples; None: they are such lines.
+    ``labels`` a record may also be a Label. A tombstone or note decodes to None. The ``form`` makes records
+    to lines of examples; None: they are such lines.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class RecordDecoder:
 
     def contents(self, records: Sequence[Record]) -> list[Content]:
         """Return the content of each record. Raises Stopped."""
-        if any(record.kind != "json" or record.too_long for record in records):
+        if any(record.kind != "json" or record.too_long or record.fault for record in records):
             return [*map(self.content, records)]
         lines = [*map(self._line, records)]
         examples = iter(self.decoder.decode_all([x for x in lines if isinstance(x, bytes)]))
@@ -111,8 +112,10 @@ class RecordDecoder:
 
     def content(self, record: Record) -> Content:
         """Return the example or label of a record, or the error."""
-        if record.kind == "tombstone":
+        if record.kind in ("tombstone", "note"):
             return None
+        if record.fault is not None:
+            return record.fault
         if record.too_long:
             reason = f"longer than source.max_bytes ({self.max_bytes})"
             return ExampleError(reason, "too_long")
@@ -237,3 +240,13 @@ class ExampleReader:
             while (batch := self.next_batch(room)) is not None:
                 if batch.items or not batch.records:
                     yield batch.items
+
+    def good(
+        self, refuse: Callable[[Record, ExampleError], object]
+    ) -> Iterator[tuple[Record, Example | Label]]:
+        """Yield the examples and labels of the source with their records; ``refuse`` gets bad records."""
+        for record, content in chain.from_iterable(self.read()):
+            if isinstance(content, ExampleError):
+                refuse(record, content)
+            elif content is not None:
+                yield record, content

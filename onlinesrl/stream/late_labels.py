@@ -128,14 +128,14 @@ def with_labels(
     contents: Iterable[tuple[Record, Example | Label]],
     most: int,
     fits: Callable[[Record, Label, Example], bool],
-) -> Iterator[Example]:
+) -> Iterator[tuple[Record, Example]]:
     """Yield examples with the labels that come after, or before, them: each as soon as both have come.
 
     Where more than ``most`` examples wait for a label, the oldest comes without, and so do those that wait
     at the end. Of labels that come before their example, the newest ``most`` are kept. An example whose label
     does not fit, as ``fits`` tells, waits for another one.
     """
-    waiting: dict[str, Example] = {}
+    waiting: dict[str, tuple[Record, Example]] = {}
     early: dict[str, tuple[Record, Label]] = {}
     for record, content in contents:
         name = str(content.id)
@@ -144,19 +144,19 @@ def with_labels(
             if label is not None and fits(*label, content):
                 example = label[1].of(content)
             if example.labelled:
-                yield example
+                yield record, example
                 continue
             if name in waiting:
                 yield waiting.pop(name)
-            waiting[name] = example
+            waiting[name] = record, example
             if len(waiting) > most:
                 yield waiting.pop(next(iter(waiting)))
         elif name in waiting:
-            example = waiting.pop(name)
+            place, example = waiting.pop(name)
             if fits(record, content, example):
-                yield content.of(example)
+                yield place, content.of(example)
             else:
-                waiting[name] = example
+                waiting[name] = place, example
         else:
             early.pop(name, None)
             early[name] = record, content

@@ -13,8 +13,8 @@ class Progress(NamedTuple):
     """What a run did in a micro-batch, and how far it has come.
 
     ``items`` are what was read, ``results`` what came of it; both are empty where the source had nothing.
-    ``took`` are the seconds of the micro-batch, ``seconds`` those of the run so far. ``written`` is the line
-    of metrics that was written after it, if one was. ``line`` makes a line of metrics, and ``lag`` tells how
+    ``took`` are the seconds of the micro-batch, ``seconds`` those of the run so far. ``written`` are the
+    lines of metrics that were written. ``line`` makes a line of metrics, and ``lag`` tells how
     many records each partition of the source is behind its end; both are valid during the call.
     """
 
@@ -23,7 +23,7 @@ class Progress(NamedTuple):
     examples: int
     took: float
     seconds: float
-    written: Mapping[str, Any] | None
+    written: Sequence[Mapping[str, Any]]
     line: Callable[[], dict[str, Any]]
     lag: Callable[[], Mapping[str, int]]
 

@@ -11,13 +11,13 @@ from onlinesrl.stream.run_folder import PARTS, OutputFile, RunFolder
 
 
 class Outputs:
-    """Predictions, metrics and dead letters. The lines that checkpoints need are never removed.
+    """Predictions, metrics, dead letters, and ``alerts`` if asked for. Lines that checkpoints need stay.
 
     If a file has more than ``most`` bytes, its oldest lines are removed; None keeps all. All methods
     raise StorageError.
     """
 
-    def __init__(self, folder: RunFolder, most: int | None = None) -> None:
+    def __init__(self, folder: RunFolder, most: int | None = None, alerts: bool = False) -> None:
         self.predictions = OutputFile(folder.predictions)
         self.metrics = OutputFile(folder.metrics)
         self.dead = DeadLetters(folder.deadletter)
@@ -26,6 +26,8 @@ class Outputs:
             "metrics": self.metrics,
             "deadletter": self.dead,
         }
+        if alerts:
+            self.files["alerts"] = OutputFile(folder.alerts)
         self.most = most
         self._needed = NeededParts(folder.checkpoints)
 

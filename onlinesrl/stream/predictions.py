@@ -51,6 +51,18 @@ class Result:
             self._answer = _encode(told)
         return self._answer
 
+    def messages(self) -> Iterator[Message]:
+        """Yield what a sink writes: of a step of a world a message for each atom that it changed."""
+        prediction = self.outcome.prediction
+        if not isinstance(prediction, WorldStep):
+            name = "" if prediction is None else str(prediction.id)
+            yield Message(name, self.answer)
+            return
+        for atom in prediction.changed:
+            key = show_ground_atom(atom.predicate, atom.args)
+            fields = {"id": prediction.id, "certified": prediction.certified}
+            yield Message(key, _encode(msgspec.to_builtins(atom) | fields), atom.value is None)
+
 
 class Message(NamedTuple):
     """A line of a sink, and the key that it has there. If it is ``gone``, there is no such key any more."""
@@ -61,16 +73,3 @@ class Message(NamedTuple):
 
 
 _encode = msgspec.json.Encoder().encode
-
-
-def messages(result: Result) -> Iterator[Message]:
-    """Yield what a sink writes of a result: of a step of a world a message for each atom that it changed."""
-    prediction = result.outcome.prediction
-    if not isinstance(prediction, WorldStep):
-        name = "" if prediction is None else str(prediction.id)
-        yield Message(name, result.answer)
-        return
-    for atom in prediction.changed:
-        key = show_ground_atom(atom.predicate, atom.args)
-        fields = {"id": prediction.id, "certified": prediction.certified}
-        yield Message(key, _encode(msgspec.to_builtins(atom) | fields), atom.value is None)

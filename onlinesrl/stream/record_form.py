@@ -6,13 +6,14 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 from onlinesrl.core.errors import ExampleError, shown
-from onlinesrl.core.example import distinct
+from onlinesrl.core.example import distinct, json_fault
 from onlinesrl.stream.csv_rows import UTF_8, row
 from onlinesrl.stream.mapping import Mapper
 from onlinesrl.stream.optional_names import OptionalNames
@@ -54,7 +55,7 @@ class JsonValues(Values):
                 json.loads(data, object_pairs_hook=distinct)
             return value
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise ExampleError(f"not JSON: {error}") from None
+            raise ExampleError(f"not JSON: {json_fault(error, data)}") from None
 
 
 def _n_keys(value: Any) -> int:
@@ -92,24 +93,29 @@ class RecordForm:
         self._rows: dict[str, tuple[int, int]] | None = None if say is None else {}
         """The places of rows by id, while one that is there twice is looked for."""
 
+    def value(self, record: Record) -> Any:
+        """Return the value of a record; None if nothing is left of a row. Raises ExampleError."""
+        data = record.value
+        value: Any = (
+            row(record.header, data, self.encoding) if record.header else self.values.value(data)
+        )
+        if self.envelope is None:
+            return value
+        change = _opened(value)
+        if change["op"] in _GONE:
+            return None
+        value = change.get("after")
+        if value is None:
+            raise ExampleError(f"a change of Debezium with op {change['op']!r} and no row in after")
+        return value
+
     def line(self, record: Record) -> bytes | None:
         """Return the line of a record's example; None if nothing is left of a row. Raises ExampleError."""
         data = record.value
         try:
-            value: Any = (
-                row(record.header, data, self.encoding)
-                if record.header
-                else self.values.value(data)
-            )
-            if self.envelope is not None:
-                change = _opened(value)
-                if change["op"] in _GONE:
-                    return None
-                value = change.get("after")
-                if value is None:
-                    raise ExampleError(
-                        f"a change of Debezium with op {change['op']!r} and no row in after"
-                    )
+            value = self.value(record)
+            if value is None and self.envelope is not None:
+                return None
             if self.mapper is None:
                 return _encode(value)
             self._look(record, value)
@@ -211,8 +217,12 @@ class RecordForm:
 
 def place_of(record: Record) -> str:
     """Return where a record is, as the id of an example that has no other."""
-    name = os.fsencode(Path(record.file).name).decode(errors="backslashreplace")
-    return f"{name}:{record.line}"
+    return f"{_name(record.file)}:{record.line}"
+
+
+@lru_cache
+def _name(file: str) -> str:
+    return os.fsencode(Path(file).name).decode(errors="backslashreplace")
 
 
 def _opened(value: Any) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from onlinesrl.core.errors import ExampleError
+
 
 class Record(msgspec.Struct, frozen=True, gc=False):
     """The bytes of one example, and their place.
@@ -17,6 +19,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     its first part. `index` is the file's number in the source, `offset` the bytes consumed so far
     (in shards of tables, the example's name). Only messages of Kafka have a `key`. `header` is the first
     line of the CSV file, of which the value is a row. `is_row`: the value has all columns of its file.
+    `fault` is why the record is known to be bad. A "note" is no example: its `value` says, as JSON, what
+    became of a record to who sent it.
     """
 
     value: bytes
@@ -24,8 +28,9 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     line: int
     index: int
     offset: Any
-    kind: Literal["json", "db", "tombstone"] = "json"
+    kind: Literal["json", "db", "tombstone", "note"] = "json"
     too_long: bool = False
     key: bytes | None = None
     header: bytes = b""
     is_row: bool = False
+    fault: ExampleError | None = None

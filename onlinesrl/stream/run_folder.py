@@ -56,7 +56,7 @@ class OutputFile(Closing):
 
     def _open(self, part: int) -> None:
         self.part = part
-        self.path = self.base.with_name(f"{self.base.name}.{part:06}") if part else self.base
+        self.path = part_path(self.base, part)
         self._descriptor = plain(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._written = os.fstat(self._descriptor).st_size
 
@@ -148,6 +148,11 @@ def parts(path: Path) -> list[Path]:
     return [path] * path.exists() + [other for other in later if part_of(other)]
 
 
+def part_path(path: Path, part: int) -> Path:
+    """Return the path of a part of a file."""
+    return path.with_name(f"{path.name}.{part:06}") if part else path
+
+
 def part_of(path: Path) -> int:
     """Return the number of a part; the first has 0."""
     return int(path.suffix[1:]) if _PART.fullmatch(path.suffix) else 0
@@ -166,10 +171,12 @@ class RunFolder(Closing):
     def __init__(self, path: Path, suffix: str = ".mln") -> None:
         self.path = path
         self.predictions = path / PREDICTIONS
+        self.alerts = path / "alerts.jsonl"
         self.metrics = path / "metrics.jsonl"
         self.deadletter = path / "deadletter.jsonl"
         self.order = path / "order.jsonl"
         self.files = path / "files.jsonl"
+        self.linked = path / "linked.jsonl"
         self.requests = path / REQUESTS
         self.checkpoints = path / "checkpoints"
         self.started = path / "started"
@@ -190,7 +197,15 @@ class RunFolder(Closing):
     @property
     def written(self) -> tuple[Path, ...]:
         """The files that a run writes, without its checkpoints, its lock and the requests of clients."""
-        growing = (self.predictions, self.metrics, self.deadletter, self.order, self.files)
+        growing = (
+            self.predictions,
+            self.alerts,
+            self.metrics,
+            self.deadletter,
+            self.order,
+            self.files,
+            self.linked,
+        )
         weights = (self.path / f"weights{suffix}" for suffix in (".mln", ".psl"))
         names = (self.started, self.mlflow, self.copies)
         return (*growing, *names, *weights, self.summary, self.report)

@@ -19,24 +19,30 @@ SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Schedule:
-    """When to write checkpoints and metrics; ``metrics_every`` None: at powers of two."""
+    """When to write checkpoints and metrics.
+
+    Without ``metrics_every`` and ``metrics_seconds`` a line of metrics is written at powers of two.
+    """
 
     checkpoint_examples: int | None
     checkpoint_seconds: float | None
     metrics_every: int | None
+    metrics_seconds: float | None
     batch: int
 
     def room(self, examples: int) -> int:
         """Return how many examples may be taken before something is due: at most a batch."""
         metrics = self.metrics_every
-        power = [] if metrics else [(1 << examples.bit_length()) - examples]
+        power = [] if metrics or self.metrics_seconds else [(1 << examples.bit_length()) - examples]
         every = [n for n in (SHARE_EVERY, metrics, self.checkpoint_examples) if n]
         return min(self.batch, *power, *(n - examples % n for n in every))
 
     def metrics_due(self, examples: int) -> bool:
-        """Tell whether a line of metrics is due after so many examples."""
+        """Tell whether a line of metrics is due after so many examples, whatever their times."""
         if self.metrics_every:
             return examples % self.metrics_every == 0
+        if self.metrics_seconds:
+            return False
         return examples & (examples - 1) == 0
 
 

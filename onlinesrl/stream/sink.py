@@ -24,7 +24,7 @@ class Sink(Protocol):
         return False
 
     def open(self, state: Mapping[str, Any] | None, predictions: OutputFile) -> None:
-        """Connect, and resume from a state; ``predictions`` is the run folder's file for predictions."""
+        """Connect, and resume from a state; ``predictions`` is the run folder's file for what is written."""
         ...
 
     def fits(self, name: str, record: Record) -> None:

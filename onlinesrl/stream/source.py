@@ -12,6 +12,7 @@ from onlinesrl.core.errors import ConfigError, DataError
 from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import Count, Files, Groups, duration
 from onlinesrl.stream.csv_rows import UTF_8
+from onlinesrl.stream.linked_config import LinkedSection
 from onlinesrl.stream.mapping import Mapper, MappingSection
 from onlinesrl.stream.optional_names import OptionalNames
 from onlinesrl.stream.record_form import RecordForm, Values
@@ -34,6 +35,8 @@ class Sections(Protocol):
     """Where the examples come from."""
     labels: Any
     """Where separate labels come from, if there are any."""
+    world: Any
+    """Whether records change the facts of one world."""
 
     def argument_types(self) -> Mapping[str, Sequence[str | None]]:
         """Return the types of each predicate's arguments."""
@@ -75,6 +78,8 @@ class Source(Protocol):
     """The type of its positions, for msgspec: those in checkpoints are checked by it."""
     live: bool = False
     """Whether records may arrive at any time, so that a run over the source never finishes."""
+    answers: bool = False
+    """Whether who sends a record waits to hear what becomes of it."""
     files: Sequence[str] = ()
     """The files that it reads; a run must not write to them."""
     retention: int | None = None
@@ -83,6 +88,10 @@ class Source(Protocol):
     def accepts(self, position: Any, number: int) -> bool:
         """Tell whether a run may resume from its checkpoint of this number."""
         return True
+
+    def has_more(self, position: Any) -> bool:
+        """Tell whether it has records after a position: they were answered, and are learned from again."""
+        return False
 
     def open(self, position: Any) -> None:
         """Connect; reading starts at this position, or for None at the first."""
@@ -99,6 +108,18 @@ class Source(Protocol):
     def snapshot(self) -> Any:
         """Return the position after the last batch, or where reading starts."""
         ...
+
+    def state(self) -> dict[str, Any]:
+        """Return the arrays that a checkpoint holds besides the position, which goes with them."""
+        return {}
+
+    def restore(self, arrays: Mapping[str, Any]) -> None:
+        """Restore what ``state`` returned, before the source is opened. Raises Misfit."""
+        return
+
+    def complaints(self) -> list[str]:
+        """Return messages about records that did not go with others."""
+        return []
 
     def lag(self) -> dict[str, int]:
         """Return how many records each partition is behind its end, as far as known."""
@@ -173,10 +194,12 @@ class SourceSection(Section):
     """Where the examples come from."""
 
     replaceable: ClassVar[frozenset[str]] = frozenset(
-        {"max_bytes", "patience", "bootstrap", "security"}
+        {"max_bytes", "patience", "bootstrap", "security", "linked.idle"}
     )
     """Keys that say how to get at the data and not which they are: they may change from one start of
     a run to the next."""
+    links: ClassVar[bool] = False
+    """Whether its records may be rows that are linked."""
     served: ClassVar[bool] = False
     """Whether a server may take the place of such a source."""
 
@@ -197,6 +220,8 @@ class SourceSection(Section):
     and deletions are passed over as tombstones are; null: nothing."""
     mapping: MappingSection | None = None
     """how records become examples; null: they are examples."""
+    linked: LinkedSection | None = None
+    """how rows become examples together with earlier ones; null: each record is an example by itself."""
 
     @field_validator("patience")
     @classmethod
@@ -214,10 +239,30 @@ class SourceSection(Section):
         """Raise ValueError, with the key, where another section does not go with this source."""
         if config.labels is not None and config.labels.topic is not None:
             raise ValueError("labels.topic: labels of a topic belong to a source of kind kafka")
+        self.check_linked(config)
+
+    def check_linked(self, config: Sections) -> None:
+        """Raise ValueError, with the key, where something does not go with rows that are linked."""
+        if self.linked is None:
+            return
+        if not self.links:
+            raise ValueError("source.linked: for files and topics of rows; leave it out")
+        for key in ("mapping", "envelope", "only", "without"):
+            if getattr(self, key):
+                raise ValueError(f"source.{key}: not beside source.linked; leave it out")
+        if config.world:
+            raise ValueError("source.linked: a world links its facts itself; leave it or world out")
+        if config.labels is None:
+            raise ValueError(
+                "labels: missing beside source.linked, whose labels come later; expected how many examples "
+                "may wait for one, such as labels: {pending: 10000}"
+            )
 
     def form(self, setting: SourceContext | None = None) -> RecordForm | None:
         """Return what makes examples of records; None where these are examples."""
         values = self.values(setting)
+        if self.linked is not None:
+            return None
         if self.mapping is None and self.envelope is None and values is None:
             return None
         mapper = None if self.mapping is None else Mapper(self.mapping)

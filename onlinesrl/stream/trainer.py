@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from onlinesrl.core.errors import DataError, ExampleError, printable
-from onlinesrl.core.example import Example, Label
+from onlinesrl.core.evaluation.precision_at_k import period_of
+from onlinesrl.core.example import Atom, Example, Label
 from onlinesrl.core.learner import Answered, Item, Outcome, Tally, scored
+from onlinesrl.stream.alerts import Term
 from onlinesrl.stream.checkpointer import Checkpointer
 from onlinesrl.stream.crash_notes import CrashNote
 from onlinesrl.stream.decoding import Content, Contents, Decoded, ExampleReader
@@ -21,6 +23,7 @@ from onlinesrl.stream.process_batch import process_batch
 from onlinesrl.stream.recent_examples import drifts
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.schedule import SHARE_EVERY, WEIGH_EVERY, Pace, Schedule, rare_collections
+from onlinesrl.stream.scored_atoms import count_top
 from onlinesrl.stream.shutdown import ShutdownSignal, Stopped
 from onlinesrl.stream.sink import Sink
 
@@ -118,7 +121,10 @@ class Trainer:
         state = self.state
         self.reader.open(state.position)
         state.sink.open(state.sink_state, self.outputs.predictions)
-        if self.checkpointer.number == 0 and (self.reader.source.live or state.sink.state()):
+        if state.alerts is not None:
+            state.alerts.sink.open(state.alerts.sink_state, self.outputs.files["alerts"])
+        held = any(sink.state() for sink in state.sinks())
+        if self.checkpointer.number == 0 and (self.reader.source.live or held):
             self.save()
 
     def advance(self, stopper: ShutdownSignal) -> None:
@@ -141,10 +147,9 @@ class Trainer:
             return
         began, metrics = time.monotonic(), self.state.metrics
         before, self.condemned = metrics.steps, False
-        results = self.learn(batch)
-        written = None
+        results, written = self.learn(batch)
         if metrics.steps > before and self.rules.schedule.metrics_due(metrics.steps):
-            written = self.write_metrics()
+            written.append(self.write_metrics())
         if batch.items:
             self.unsaved = True
             if self.state.labels is not None and metrics.steps % WEIGH_EVERY == 0:
@@ -157,8 +162,9 @@ class Trainer:
         progress = self.progress(batch.items, results, took, written)
         for observer in self.observers:
             observer.batch(progress)
-        if self.state.sink.due:
-            self.state.sink.flush()
+        for sink in self.state.sinks():
+            if sink.due:
+                sink.flush()
         if self.condemned or self.save_due:
             self.save()
             self.crash.passed(metrics.steps)
@@ -210,7 +216,7 @@ class Trainer:
         items: Sequence[Decoded],
         results: Sequence[Result],
         took: float,
-        written: dict[str, Any] | None = None,
+        written: Sequence[dict[str, Any]] = (),
     ) -> Progress:
         """Return what the observers are told."""
         seconds, examples = time.monotonic() - self.started, self.state.metrics.examples
@@ -219,12 +225,40 @@ class Trainer:
 
     # a micro-batch -------------------------------------------------------------------------------
 
-    def learn(self, batch: Contents) -> list[Result]:
-        """Predict the examples of a micro-batch, learn from them, and write what came of it."""
+    def learn(self, batch: Contents) -> tuple[list[Result], list[dict[str, Any]]]:
+        """Predict the examples of a micro-batch, learn from them, and write what came of it.
+
+        Returns the results, and the lines of metrics of periods that ended before one of the examples.
+        """
+        results, written, part = list[Result](), list[dict[str, Any]](), list[Decoded]()
+        for record, content in batch.items:
+            if (ended := self.ended(content)) is not None:
+                results += self.learn_part(part)
+                written.append(self.write_metrics(ended))
+                part = []
+            part.append((record, content))
+        return results + self.learn_part(part), written
+
+    def ended(self, content: Content) -> float | None:
+        """Return the time at which the period of metrics ended before an example, if it did so."""
+        seconds, state = self.rules.schedule.metrics_seconds, self.state
+        if seconds is None or not isinstance(content, Example):
+            return None
+        period, before = period_of(content.time, seconds), state.period
+        if period is None or (before is not None and period <= before):
+            return None
+        state.period = period
+        return None if before is None else (before + 1) * seconds
+
+    def learn_part(self, items: Sequence[Decoded]) -> list[Result]:
+        """Learn from items between which no period of metrics ends."""
         results = list[Result]()
-        for work in self.parts(batch.items):
-            results += self.step(work)
-        self.state.metrics.tombstones += sum(item is None for _, item in batch.items)
+        for work in self.parts(items):
+            for part in self.apart(work):
+                results += self.step(part)
+        self.state.metrics.tombstones += sum(
+            item is None and record.kind != "note" for record, item in items
+        )
         return results
 
     def parts(self, items: Sequence[Decoded]) -> Iterator[list[Work]]:
@@ -263,6 +297,22 @@ class Trainer:
         if part:
             yield part
 
+    def apart(self, work: list[Work]) -> Iterator[list[Work]]:
+        """Yield a part in order; where there are alerts, what is learned from is alone.
+
+        So the weights that predicted the other examples explain their alerts, whatever the micro-batches.
+        """
+        if self.state.alerts is None:
+            yield work
+            return
+        part = list[Work]()
+        for task in work:
+            if part and (_learned(task.item) or _learned(part[-1].item)):
+                yield part
+                part = []
+            part.append(task)
+        yield part
+
     def sendable(self, record: Record, item: Content) -> Content:
         """Return the content, or an error if the sink cannot take a prediction with this id."""
         if self.limits_ids and isinstance(item, Example):
@@ -274,17 +324,41 @@ class Trainer:
 
     def step(self, work: list[Work]) -> list[Result]:
         """Process a part of a micro-batch, and write its results."""
-        state = self.state
+        state, reasons = self.state, self.expected_alerts(work[0].item)
         outcomes, tally = self.process([task.item for task in work])
         if work[0].early is not None:
             work, outcomes, tally = self.with_early_label(work[0], outcomes, tally)
         results = [self.write(*pair) for pair in zip(work, outcomes, strict=True)]
+        self.alert(results, reasons)
         state.shown.take(results)
         late = sum(isinstance(task.item, Answered) for task in work)
         marks = drifts(results, state.drift)
         state.metrics.add(tally, len(work) - late, late, marks)
-        state.metrics.score(state.own, scored([task.item for task in work], outcomes))
+        items = [task.item for task in work]
+        state.metrics.score(state.own, scored(items, outcomes))
+        count_top(state.top, items, outcomes)
         return results
+
+    def expected_alerts(self, item: Item) -> dict[Atom, list[Term]]:
+        """Return the alerts of an example that is learned from, by the weights before it is."""
+        alerts, steps = self.state.alerts, self.state.metrics.steps
+        if alerts is None or not isinstance(item, Example) or not item.labelled:
+            return {}
+        if self.crash.condemned(steps) is not None:
+            return {}
+        with self.crash.trying(steps, 1):
+            return alerts.expected(item)
+
+    def alert(self, results: Sequence[Result], reasons: Mapping[Atom, list[Term]]) -> None:
+        """Raise the alerts of predictions."""
+        alerts, steps = self.state.alerts, self.state.metrics.steps
+        if alerts is None:
+            return
+        with self.crash.trying(steps, len(results)):
+            raised = [alerts.add(result, reasons) for result in results]
+        self.crash.passed(steps + len(results))
+        for alerted in filter(None, raised):
+            self.send(alerted, alerts.sink, "alert")
 
     def process(self, items: Sequence[Item]) -> tuple[list[Outcome], Tally]:
         """Predict items, and learn from them."""
@@ -330,16 +404,16 @@ class Trainer:
         if outcome.prediction is None:
             self.refuse(result)
         if not isinstance(item, Answered):
-            self.send(result)
+            self.send(result, self.state.sink)
         return result
 
-    def send(self, result: Result) -> None:
-        """Give a prediction to the sink; if it is too long, it becomes a dead letter."""
+    def send(self, result: Result, sink: Sink, noun: str = "prediction") -> None:
+        """Give a prediction, or an alert, to a sink; if it is too long, it becomes a dead letter."""
         try:
-            self.state.sink.write(result)
+            sink.write(result)
         except ExampleError as error:
             self.state.metrics.refuse(error.kind)
-            reason = f"{error.reason}; the example was learned from, but its prediction is lost"
+            reason = f"{error.reason}; the example was learned from, but its {noun} is lost"
             self.outputs.dead.append(result.record, reason, result.name)
 
     def refuse(self, result: Result) -> None:
@@ -369,9 +443,12 @@ class Trainer:
         self.note_position()
         return self.state.line() | ({} if copies is None else {"failed_copies": copies.failures})
 
-    def write_metrics(self) -> dict[str, Any]:
-        """Write a line of metrics, and start a new window; return the line."""
-        line = self.line()
+    def write_metrics(self, ended: float | None = None) -> dict[str, Any]:
+        """Write a line of metrics, and start a new window; return the line.
+
+        That of a period, which ``ended`` at a time, has nothing about the source, which is read ahead.
+        """
+        line = self.line() if ended is None else {"until": ended, **self.state.line(position=False)}
         self.outputs.metrics.write(msgspec.json.encode(line) + b"\n")
         self.state.metrics.next_window()
         return line
@@ -389,6 +466,12 @@ class Trainer:
 
     def close(self) -> None:
         """Close the outputs and the crash note; the source stays open."""
-        self.state.sink.close()
+        for sink in self.state.sinks():
+            sink.close()
         self.crash.close()
         self.outputs.close()
+
+
+def _learned(item: Item) -> bool:
+    """Tell whether a step changes weights."""
+    return isinstance(item, Answered) or (isinstance(item, Example) and item.labelled)

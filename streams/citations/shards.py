@@ -3,7 +3,8 @@
 usage: shards.py CITESEER.jsonl MERGES.csv
 
 CITESEER.jsonl is what streams/papers/convert.py writes. One pass over the other topics; averaged weights.
-Prints a Markdown table, with the dual after the last merge as a part of that of the run without shards.
+Prints a Markdown table, with the dual after the last merge as a part of that of the run without shards;
+second-order has none.
 MERGES.csv gets the dual and the bound on the regret after every merge.
 """
 
@@ -23,6 +24,7 @@ CONFIG = Path(__file__).parents[2] / "configs" / "citeseer.yaml"
 LEARNERS = {
     "CDA1-PL": {"learner.update": "cda1", "learner.loss": "pl", "learner.sigma": 10.0},
     "CDA2-ML": {"learner.update": "cda2", "learner.loss": "ml", "learner.sigma": 0.003},
+    "second-order": {"learner.update": "second-order"},
 }
 WAYS = [None, *((shards, size) for size in (1, 2) for shards in (1, 2, 4, 8))]
 """Without shards, and numbers of shards with so many citations of each between two merges."""
@@ -31,7 +33,7 @@ KEPT = ("rounds", "examples", "share", "dual", "regret_bound")
 
 
 class Found(NamedTuple):
-    """F1 on a topic in per cent, the dual after the last merge, and the lines after every merge."""
+    """F1 on a topic in per cent, the dual after the last merge or NaN, and the lines after every merge."""
 
     f1: float
     dual: float
@@ -48,7 +50,7 @@ def found(data: Path, topic: str, settings: dict[str, Any]) -> Found:
         test = [example for example in srl.read(data) if example.group == topic]
         lines = (output / "metrics.jsonl").read_text().splitlines()
         f1 = 100.0 * float(learner.evaluate(test)["f1"] or 0.0)
-        return Found(f1, float(summary["dual"]), [json.loads(line) for line in lines])
+        return Found(f1, float(summary["dual"] or "nan"), [json.loads(line) for line in lines])
 
 
 def row(learner: str, way: tuple[int, int] | None, of: Sequence[Found], share: float) -> str:

@@ -31,9 +31,9 @@ FIRST_DAY, LABEL_DAYS, FEW = 10, 2, 10
 
 
 def files() -> dict[str, str]:
-    """Return the page's script, rules and configuration."""
+    """Return the page's rules and configuration."""
     page = (resources.files("onlinesrl") / "guide" / "cutting.md").read_text(encoding="utf-8")
-    languages = {"cut.py": "py", "fraud.mln": "mln", "fraud.yaml": "yaml"}
+    languages = {"fraud.mln": "mln", "fraud.yaml": "yaml"}
     return {
         name: re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0]
         for name, language in languages.items()
@@ -93,7 +93,9 @@ def main(folder: Path) -> None:
     rules = (folder / "fraud.mln").read_text(encoding="utf-8")
     assert JOINT in rules
     (folder / "alone.mln").write_text(rules.replace(JOINT, ""), encoding="utf-8")
-    print(f"cut.py: {cpu([sys.executable, 'cut.py'], folder):.1f} s")
+    command = str(Path(sys.executable).parent / "onlinesrl")
+    cutting = [command, "examples", "fraud.yaml", "--output", "fraud.jsonl"]
+    print(f"examples: {cpu(cutting, folder):.1f} s")
 
     features, label, times, truth = [], [], [], {}
     with (folder / "fraud.jsonl").open(encoding="utf-8") as file:
@@ -130,7 +132,6 @@ def main(folder: Path) -> None:
     scores = measures(y_late, p_late, best_before(y_late, p_late, day_late), day_late)
     print(f"logistic regression: {scores}, {seconds:.1f} s", flush=True)
 
-    command = str(Path(sys.executable).parent / "onlinesrl")
     for name in "alone", "fraud":
         model, run = f"model={name}.mln", folder / "runs" / name
         seconds = cpu(

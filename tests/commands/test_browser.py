@@ -13,7 +13,6 @@ from tests.support import dashboard_worker
 from tests.support.waiting import PATIENCE, until
 
 CHROMIUM = shutil.which("chromium")
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
@@ -40,6 +39,7 @@ def address(warm, tmp_path_factory, citations):
 
 @pytest.fixture(scope="module")
 def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
     with playwright.sync_playwright() as started:
         opened = started.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox"], timeout=1000 * PATIENCE

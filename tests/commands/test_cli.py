@@ -435,6 +435,9 @@ def test_check_looks_at_the_first_examples(job, citations):
     assert found[2].startswith(f"{run.source}:6: not an example: ")
     assert run.call("check", run.config, "--examples", "0") == 0
     assert run.printed.splitlines()[1] == "examples: 0 of the first 0 are good"
+    second_order = "--set", "learner.update=second-order", "--set", "learner.full=500"
+    assert run.call("check", run.config, "--examples", "0", *second_order) == 0
+    assert run.printed.splitlines()[0].endswith("covariances of up to 500 weights take 2.0 MB")
     assert not run.output.exists()
 
 
@@ -446,6 +449,7 @@ COMMANDS = [
     "predict {run} {config}",
     "evaluate {run} {config}",
     "check {config}",
+    "examples {config}",
     "warm {config}",
     "weights {run}",
     "explain {run} --id online-max-margin-01 --tries 5",

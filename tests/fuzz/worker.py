@@ -45,6 +45,8 @@ QUERY = {
     "markov": "HasCat",
     "trust": "Trusts",
     "scores": "Fake",
+    "machines": "Fails",
+    "entities": "Same",
     "tastes": "Read",
     "collective": "Topic",
     "smokers": "Smokes,Cancer",

@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
+from scipy.special import softmax
 
 import onlinesrl as srl
 from onlinesrl.library.estimators.tagger import RULES, SequenceTagger
 from onlinesrl.mln.kernels.chain_crf import WIDE
+from tests.support.units import Units
 
 TAGS = ["A", "B", "C"]
 UPDATES = [
@@ -180,21 +183,32 @@ def vector(x: Sequence, labels: Any, names: list[str]) -> np.ndarray:
     return count
 
 
+def _of_rows(of_features: np.ndarray) -> np.ndarray:
+    """The unit of each row of weights; those of steps have 1."""
+    return np.concatenate([np.ones(len(TAGS)), of_features])[:, None]
+
+
 @pytest.mark.parametrize(
     ("sigma", "keys"), [(1.0, {"delta": 0.5}), (1e-3, {"delta": 0.5}), (5.0, {"rates": "constant"})]
 )
 def test_steps_on_the_log_likelihood_are_those_over_all_labellings(
     sigma: float, keys: dict[str, Any]
 ) -> None:
-    """Gradients are enumerated, and steps made in numpy; a small sigma makes scores of steps far apart."""
-    X, y = sequences(3, 25, numbers=True)
+    """Gradients are enumerated, and steps made in numpy; a small sigma makes scores of steps far apart.
+
+    Steps are in the units of the features. Later numbers are larger by 1,000, and are outliers at first.
+    """
+    X, y = sequences(3, 60, numbers=True)
+    X[30:] = [
+        [{f: (1e3 if f < "B" else 1.0) * n for f, n in of.items()} for of in x] for x in X[30:]
+    ]
     X, y = [*X, [], [{"A0.1": 1.0}]], [*y, [], ["B"]]
     names = [*dict.fromkeys(name for x in X for of in x for name in of)]
     update = {"update": "log-likelihood", "predict": "current", **keys}
     tagger = SequenceTagger(update, sigma=sigma).partial_fit([[]], [[]], classes=TAGS)
     shape = len(TAGS) + len(names), len(TAGS)
     pull, square, w, losses = np.zeros(shape), np.zeros(shape), np.zeros(shape), [0.0]
-    widest = 0.0
+    widest, least, units = 0.0, 1.0, Units(len(names))
     for x, labels in zip(X, y, strict=True):
         counts = {z: vector(x, z, names) for z in itertools.product(TAGS, repeat=len(x))}
         score = np.array([float(np.sum(w * count)) for count in counts.values()])
@@ -202,9 +216,19 @@ def test_steps_on_the_log_likelihood_are_those_over_all_labellings(
         expected = np.tensordot(p / p.sum(), np.array([*counts.values()]), 1)
         truth = vector(x, labels, names)
         losses.append(np.log(p.sum()) + score.max() - float(np.sum(w * truth)))
-        delta = truth - expected
+        number = np.array([[of.get(name, 0.0) for name in names] for of in x or [{}]])
+        counted, delta = units.counted(number), truth - expected
+        most = np.where(counted < np.abs(number), counted, np.inf).min(axis=0)
+        share = 1.0 / np.max(np.abs(delta[len(TAGS) :]) / most[:, None], initial=1.0)
+        delta *= share / _of_rows(units.scale)
         pull, square = pull + delta, square + delta**2
-        w = pull / (sigma * (0.5 + np.sqrt(square) if "delta" in keys else 1.0))
+        units.note(counted)
+        w = (
+            pull
+            / (sigma * (0.5 + np.sqrt(square) if "delta" in keys else 1.0))
+            / _of_rows(units.scale)
+        )
+        least = min(least, float(share))
         tagger.learn_one(x, labels)
         learned = tagger.learned_
         found = np.zeros(shape)
@@ -216,6 +240,7 @@ def test_steps_on_the_log_likelihood_are_those_over_all_labellings(
         widest = max(widest, float(np.ptp(w[: len(TAGS)])))
     assert learned.weights.certificate()["loss"] == pytest.approx(np.mean(losses), rel=1e-9)
     assert (widest > WIDE) == (sigma < 1.0)
+    assert least < 0.1 and units.unit.max() > 100.0
     for x in X:
         scores = brute(tagger, x)
         p = np.exp(np.array([*scores.values()]) - max(scores.values()))
@@ -226,9 +251,145 @@ def test_steps_on_the_log_likelihood_are_those_over_all_labellings(
                 assert probability == pytest.approx(p[having].sum(), abs=1e-9)
 
 
-def test_a_pickled_tagger_goes_on_with_the_same_bits() -> None:
+def test_second_order_steps_are_those_over_all_labellings() -> None:
+    """Marginals are enumerated, roots are those of scipy, and steps made in numpy."""
+    X, y = sequences(3, 25, numbers=True)
+    X[12:] = [
+        [{f: (50.0 if f < "B" else 1.0) * n for f, n in of.items()} for of in x] for x in X[12:]
+    ]
+    X, y = [*X, [], [{"A0.1": 1.0}], [{}, {}]], [*y, [], ["B"], ["A", "C"]]
+    names = [*dict.fromkeys(name for x in X for of in x for name in of)]
+    tagger = SequenceTagger("second-order").partial_fit([[]], [[]], classes=TAGS)
+    shape = len(TAGS) + len(names), len(TAGS)
+    w, variance, size, losses, narrowed = (
+        np.zeros(shape),
+        np.zeros(shape),
+        np.zeros(len(names)),
+        [],
+        0,
+    )
+    for x, labels in zip(X, y, strict=True):
+        counts = {z: vector(x, z, names) for z in itertools.product(TAGS, repeat=len(x))}
+        score = np.array([float(np.sum(w * count)) for count in counts.values()])
+        p = np.exp(score - score.max())
+        losses.append(np.log(p.sum()) + score.max() - float(np.sum(w * vector(x, labels, names))))
+        p /= p.sum()
+        before, wrong, moved = w.copy(), 0.0, 0.0
+        for t, of in enumerate(x):
+            f = np.zeros(len(names))
+            f[[names.index(name) for name in of]] = [*of.values()]
+            first = (size == 0.0) & (f != 0.0)
+            variance[3:][first] = 1.0 / f[first, None] ** 2
+            size[first] = np.abs(f[first])
+            grown = np.abs(f) > 5.0 * size
+            narrowed += int(grown.sum())
+            h = (f[grown] ** 2 / 25.0 - size[grown] ** 2)[:, None]
+            w[3:][grown] /= 1.0 + variance[3:][grown] * h
+            variance[3:][grown] /= 1.0 + variance[3:][grown] * h
+            size[grown] = np.abs(f[grown]) / 5.0
+            true = np.array([tag == labels[t] for tag in TAGS], float)
+            of_label = [
+                sum(q for z, q in zip(counts, p, strict=True) if z[t] == tag) for tag in TAGS
+            ]
+            m = np.log(of_label) + f @ (w - before)[3:]
+            r = true - softmax(m)
+            d = f**2 @ variance[3:] * r
+
+            def slope(a: float, m: Any = m, d: Any = d, r: Any = r, true: Any = true) -> float:
+                return float((true - softmax(m + a * d)) @ d - a * r @ d)
+
+            a = brentq(slope, 0.0, 1.0, xtol=1e-14) if slope(1.0) < 0.0 else 1.0
+            w[3:] += a * variance[3:] * np.outer(f, r)
+            after = softmax(m + a * d)
+            variance[3:] /= 1.0 + variance[3:] * np.outer(f**2, after * (1.0 - after))
+            wrong, moved = wrong + 1.0 - true @ of_label, moved + a * true @ r
+        if len(x) > 1:
+            steps = np.tensordot(p, np.array([*counts.values()]), 1)[:3]
+            variance[:3][variance[:3] == 0.0] = 1.0
+            pairs = len(x) - 1
+            variance[:3] /= 1.0 + variance[:3] * steps * (1.0 - steps / pairs)
+            gap = vector(x, labels, names)[:3] - steps
+            w[:3] += min(moved / wrong, 1.0) * variance[:3] * gap
+        tagger.learn_one(x, labels)
+        learned = tagger.learned_
+        found, rows = np.zeros(shape), learned.weights.averaged()
+        found[:3] = rows[:3]
+        for n, name in enumerate(learned.features.names, 3):
+            found[3 + names.index(name)] = rows[n]
+        np.testing.assert_allclose(found, w, atol=1e-7)
+    assert learned.weights.certificate()["loss"] == pytest.approx(np.mean([0.0, *losses]), rel=1e-6)
+    assert narrowed > 3
+
+
+def test_the_unit_of_a_number_does_not_matter_to_second_order() -> None:
+    X, y = sequences(6, 60, numbers=True)
+    units = [[{f: n * (1e12 if f < "B" else 1e-9) for f, n in of.items()} for of in x] for x in X]
+    one, other = (SequenceTagger("second-order").fit(x[:40], y[:40]) for x in (X, units))
+    for p, q in zip(one.predict_marginals(X), other.predict_marginals(units), strict=True):
+        assert [[*x.values()] for x in p] == [pytest.approx([*x.values()], abs=1e-6) for x in q]
+
+
+@pytest.mark.parametrize(("update", "loss"), UPDATES)
+def test_the_unit_of_a_number_changes_no_label(update: str, loss: str) -> None:
+    X, y = sequences(6, 60, numbers=True)
+    units = [[{f: n * (1e6 if f < "B" else 1e-9) for f, n in of.items()} for of in x] for x in X]
+    one, other = (SequenceTagger(update, loss).fit(x[:40], y[:40]) for x in (X, units))
+    labels, same = (
+        [*itertools.chain.from_iterable(of)] for of in (one.predict(X), other.predict(units))
+    )
+    assert np.mean(np.array(labels) == same) > 0.99
+
+
+@pytest.mark.parametrize("classes", [None, TAGS])
+@pytest.mark.parametrize("update", ["cda2", "adagrad", "log-likelihood"])
+def test_numbers_may_come_late(update: str, classes: Any) -> None:
+    """All were 1 before, by which features have units: in parts, pickled between, as in one call."""
+    X, y = sequences(7, 40, numbers=False)
+    numbers, labels = sequences(7, 40, numbers=True)
+    numbers = [[{f: 30.0 * n for f, n in of.items()} for of in x] for x in numbers]
+    y = [["A" if label == "B" else label for label in of] for of in y]  # B comes with numbers
+    whole = SequenceTagger(update).partial_fit([*X, *numbers], [*y, *labels], classes)
+    parts = SequenceTagger(update).partial_fit(X, y, classes)
+    assert parts.learned_.weights.units == {}
+    parts = pickle.loads(pickle.dumps(parts)).partial_fit(numbers[:20], labels[:20])
+    parts = pickle.loads(pickle.dumps(parts))
+    for x, of in zip(numbers[20:], labels[20:], strict=True):
+        parts.learn_one(x, of)
+    assert parts.weights_text() == whole.weights_text()
+    assert parts.predict(numbers) == whole.predict(numbers)
+    if classes is None:
+        return
+    learner = srl.OnlineLearner(MODEL, "Label", update=update)  # it knows all labels
+    for x, of in zip([*X, *numbers], [*y, *labels], strict=True):
+        learner.learn_one(evidence(x), truth(of))
+    written = srl.OnlineLearner(whole.weights_text(), "Label")
+    assert weights_of(written) == pytest.approx(weights_of(learner), rel=1e-9, abs=1e-12)
+
+
+def test_no_first_number_is_too_small_nor_a_later_one_too_large_for_second_order() -> None:
+    X = [[{"a": 1e-300, "b": 1.0}], [{"a": 1e30, "b": 1e-30}], [{"a": 1.0, "b": 1e30}]] * 5
+    tagger = SequenceTagger("second-order").fit(X, [["A"], ["B"], ["A"]] * 5)
+    weights = [*tagger.state_features_.values()]
+    assert np.isfinite(weights).all() and np.isfinite(tagger.learned_.weights.certificate()["loss"])
+
+
+@pytest.mark.parametrize(
+    ("keys", "more", "said"),
+    [
+        ({"memory": 9}, {}, r"learner\.memory does not apply to a tagger"),
+        ({"full": 9}, {}, r"learner\.full does not apply to a tagger"),
+        ({}, {"class_weight": "balanced"}, "class_weight: not for update second-order"),
+    ],
+)
+def test_what_second_order_taggers_lack_is_refused(keys: Any, more: Any, said: str) -> None:
+    with pytest.raises(srl.UsageError, match=said):
+        SequenceTagger({"update": "second-order", **keys}, **more).fit(*sequences(0, 3, False))
+
+
+@pytest.mark.parametrize("update", ["log-likelihood", "second-order"])
+def test_a_pickled_tagger_goes_on_with_the_same_bits(update: str) -> None:
     X, y = sequences(4, 30, numbers=True)
-    one, other = SequenceTagger("log-likelihood"), SequenceTagger("log-likelihood")
+    one, other = SequenceTagger(update), SequenceTagger(update)
     one.partial_fit(X[:15], y[:15]).partial_fit(X[15:], y[15:])
     other.partial_fit(X[:15], y[:15])
     resumed = pickle.loads(pickle.dumps(other)).partial_fit(X[15:], y[15:])
@@ -253,9 +414,10 @@ def test_a_pickle_has_what_is_not_zero() -> None:
         ({"update": "adagrad"}, False),
         ({"update": "adagrad"}, True),
         ({"update": "log-likelihood"}, False),
+        ({"update": "second-order", "predict": "averaged"}, False),
         ({"update": "subgradient", "predict": "current"}, False),
     ],
-    ids=["adagrad", "calibrated", "log-likelihood", "current"],
+    ids=["adagrad", "calibrated", "log-likelihood", "second-order", "current"],
 )
 def test_a_pruned_tagger_predicts_by_what_is_left(update: Any, calibrated: bool) -> None:
     X, y = sequences(5, 60, numbers=True)

@@ -18,6 +18,7 @@ import pytest
 import onlinesrl as srl
 from onlinesrl.core.errors import OnlinesrlWarning
 from onlinesrl.library.estimators.estimator import Estimator
+from onlinesrl.mln.kernels import chain_crf
 from onlinesrl.mln.kernels.chain_crf import Chains
 from onlinesrl.mln.online.chain_weights import ChainWeights
 from tests.support.golden import check
@@ -81,7 +82,7 @@ def test_one_pass_is_the_same_however_it_is_cut(cls: Any, samples: Any, labels: 
 
 
 @both
-@pytest.mark.parametrize("update", ["adagrad", "log-likelihood", "cda2"])
+@pytest.mark.parametrize("update", ["adagrad", "log-likelihood", "second-order", "cda2"])
 def test_fit_learns_what_single_samples_teach_when_a_label_comes_late(
     cls: Any, samples: Any, labels: Any, update: str
 ) -> None:
@@ -283,6 +284,12 @@ def test_open_labels_and_known_ones() -> None:
         classifier.predict(unseen, [["z", None]])
     with pytest.raises(srl.InputError, match="y has no label"):
         srl.LinkedClassifier().fit(graphs[:1], [[None, None]])
+    late = srl.LinkedClassifier()
+    for graph, labels in zip(graphs[::-1], [[None, None], *classes[::-1][1:]], strict=True):
+        late.learn_one(graph, labels)
+        assert (late.predict_one(graph) is None) == (labels == [None, None])
+    whole = srl.LinkedClassifier().fit(graphs[::-1], [[None, None], *classes[::-1][1:]])
+    assert state(late) == state(whole)
     assert classifier.score(graphs, [["a", "b"], ["a", None], [None, "b"], [None, None]]) == 0.75
     support = [line.split()[-1] for line in classifier.report(graphs, classes).splitlines()[1:]]
     assert support == ["2", "4"]
@@ -379,15 +386,15 @@ def test_a_mistake_is_named_and_changes_nothing() -> None:
 
 def test_an_interrupt_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     tagger = srl.SequenceTagger().fit(X, Y)
-    before, learn = state(tagger), type(tagger.learned_.weights).learn
+    before, learn = state(tagger), chain_crf.learn_from_gap
 
-    def interrupted(self: Any, n: int, rho: float, cost: float) -> float:
-        if self.updates > 4:
+    def interrupted(chains: Chains, c: int, *rest: Any) -> float:
+        if c > 0:
             raise KeyboardInterrupt
-        return learn(self, n, rho, cost)
+        return learn(chains, c, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(tagger.learned_.weights), "learn", interrupted)
+        patch.setattr(chain_crf, "learn_from_gap", interrupted)
         with pytest.raises(KeyboardInterrupt):
             tagger.partial_fit([[{"new": True}], *X], [["NEW"], *Y])
     assert state(tagger) == before
@@ -427,6 +434,8 @@ def test_wrong_parameters_are_named(cls: Any) -> None:
     ):
         with pytest.raises(srl.UsageError, match=said):
             cls(update, class_weight=weight).fit(*{made: (x, y) for made, x, y in MADE}[cls])
+    with pytest.raises(srl.UsageError, match="passes: not for second-order, whose covariance"):
+        cls("second-order", passes=2).fit(*{made: (x, y) for made, x, y in MADE}[cls])
     with pytest.raises(ValueError, match="has no parameter epochs, but update, loss, sigma"):
         cls().set_params(epochs=3)
 

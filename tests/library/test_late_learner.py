@@ -114,7 +114,7 @@ def test_a_bad_label_takes_no_example_with_it(
 
 def joined(contents: list[Any]) -> list[srl.Example]:
     record = Record(b"", "source.jsonl", 1, 0, 0)
-    return [*with_labels([(record, x) for x in contents], 2, lambda *_: True)]
+    return [x for _, x in with_labels([(record, x) for x in contents], 2, lambda *_: True)]
 
 
 def test_few_may_wait() -> None:

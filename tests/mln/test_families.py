@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from heapq import nlargest
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,6 +24,7 @@ from onlinesrl.mln.inference.protocols import MapEngine, Solution, Wide
 from onlinesrl.mln.inference.registry import exact_engine
 from onlinesrl.mln.inference.router import Router
 from tests.support.families import (
+    ENUMERATED,
     FAMILIES,
     Atom,
     Case,
@@ -115,10 +117,6 @@ def test_engines(name: str, number: int) -> None:
                 assert found.certified
                 state = [int(found.state[place[a]]) for a in range(of.n)]
                 optimal(question, state)
-            if question.best is not None and seed % 4 == 0:
-                second = Ilp().second_best(model, weights, found.state, bonus)
-                score = None if second is None else second.score
-                assert score == pytest.approx(question.best_but(state), abs=1e-6)
 
 
 # infer -------------------------------------------------------------------------------------------
@@ -217,14 +215,33 @@ def test_learners(name: str, number: int) -> None:
                 with pytest.raises(ExampleError):
                     learner.predict_one(of.evidence)
                 continue
-            prediction = learner.predict_one(of.evidence)
+            listed = of.n <= ENUMERATED
+            prediction = learner.predict_one(of.evidence, best=4 if listed else None)
             assert prediction.certified
+            if listed:
+                lists_the_best(of, prediction, 4)
             state = of.state((n, row) for n, rows in prediction.atoms.items() for row in rows)
             optimal(of, state)
             second = of.best_but(state)
             margin = None if second is None else pytest.approx(of.best - second, abs=1e-6)
             assert prediction.line.margin == margin
             learns_from_the_worst_rival(of, learner, Random(seed))
+
+
+def lists_the_best(of: Case, prediction: srl.Prediction, n: int) -> None:
+    """The best states by enumeration, each once, what ties in one rank, and how much less they score."""
+    expected = nlargest(n, of.scores()[of.scores() > -np.inf])
+    found = [
+        tuple(of.state((n, row) for n, rows in one.atoms.items() for row in rows))
+        for one in prediction.best
+    ]
+    assert len({*found}) == len(found)
+    values = [of.value(state) for state in found]
+    assert values == pytest.approx(expected, abs=1e-6)
+    assert all(one.certified for one in prediction.best)
+    for row, value in zip(prediction.line.best, values[1:], strict=True):
+        assert row.difference == pytest.approx(values[0] - value, abs=1e-6)
+        assert row.rank == 1 + sum(other > value + 1e-9 for other in values)
 
 
 def learns_from_the_worst_rival(of: Case, learner: srl.OnlineLearner, rng: Random) -> None:

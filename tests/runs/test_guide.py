@@ -17,12 +17,14 @@ from onlinesrl.runs.config.psl_batch import PslBatch
 from onlinesrl.runs.config.schema import MlnConfig, PslConfig
 
 SHOWN_BEFORE = {
+    "alerts.sink",
     "sink.security",
+    "source.linked.evidence",
     "source.mapping.truth",
     "source.mapping.query",
     "source.mapping.unlabelled",
 }
-"""Sections with the keys of another, source.security and source.mapping.evidence."""
+"""Sections with the keys of another: sink, source.security and source.mapping.evidence."""
 ROWS = {row.key: row for section in reference.sections() for row in section.rows}
 
 

@@ -1,13 +1,16 @@
 """Explanations of a server: those of the command, of any example, and one error for what is odd."""
 
 import json
+import os
+import signal
 from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
 import pytest
+from conftest import wait
 
-from tests.support import serving, trust_program
+from tests.support import dated_mails, serving, trust_program
 from tests.support.golden import check
 from tests.support.serving import Served, learned
 
@@ -50,12 +53,25 @@ def test_they_are_those_of_the_command_and_change_nothing(job, citations, tmp_pa
     assert [x | {"notes": []} for x in found] == [x | {"notes": []} for x in posted]
     atom = f"/explain?tries=20&atom={quote(found[1]['atom'])}"
     assert json.loads(served.ask("POST", atom, named[5])[1]) == posted[1:2]
+    formulas = ["--formula", 'EXIST i InField(i, "venue")', "--given", '!InField(0, "venue")']
+    asked = "&".join(
+        f"{k[2:]}={quote(v)}" for k, v in zip(formulas[::2], formulas[1::2], strict=True)
+    )
+    status, text_of_formula = served.ask("GET", f"/explain?id={quote(NAME)}&{asked}")
+    assert status == (200 if language == "mln" else 422)
     assert served.stop() == 0, run.said
     command = ["explain", run.output, "--id", NAME, "--tries", 20]
     assert run.call(*command, "--json") == 0, run.said
     assert json.loads(run.printed) == json.loads(json.dumps(found))
     assert run.call(*command) == 0
     assert run.printed == text.decode()
+    assert run.call(*command, *formulas, "--json") == (0 if language == "mln" else 64), run.said
+    if language == "mln":
+        (one,) = json.loads(run.printed)
+        assert [one] == json.loads(text_of_formula)
+        assert (one["formula"], 0 < one["value"] < 1) == (formulas[1], True)
+        assert run.call(*command, "--formula", 'InField(999, "venue")') == 64
+        assert "the example has not all its constants" in run.said
     again = job([(run.output / "requests.jsonl").read_bytes()], "again", **keys)
     assert again.run() == 0, again.said
     assert learned(again.output) == learned(run.output)
@@ -80,3 +96,32 @@ def test_what_is_odd_has_one_clear_error(job):
     assert served.stop() == 0
     assert "Traceback" not in served.job.said
     assert not served.job.lines("requests.jsonl")
+
+
+def test_an_example_from_before_a_restart_is_explained_with_probabilities(job, tmp_path):
+    lines = dated_mails.mails(12)
+    run = job([], **dated_mails.keys(tmp_path, metrics={}))
+    served = Served(run)
+    served.post("/learn", [line.rstrip() for line in dated_mails.encoded(lines)])
+    asked = "/explain?id=e3&atom=Spam(m)"
+    before = served.ask("GET", asked)
+    assert served.stop() == 0
+    again = Served(run)
+    assert again.ask("GET", asked) == before
+    (explained,) = json.loads(before[1])
+    predict = {k: v for k, v in lines[3].items() if k not in {"truth", "unlabelled"}}
+    ((probability,),) = (
+        [atom["value"] for atom in answer["marginals"]["Spam"] if atom["args"] == ["m"]]
+        for answer in again.post("/predict", [json.dumps(predict).encode()])
+    )
+    assert explained["probability"] == probability
+    assert explained["without"]
+    assert again.ask("GET", "/explain?id=e12")[0] == 404
+    os.kill(again.process, signal.SIGKILL)
+    wait(again.process)
+    third = Served(run)
+    status, text = third.ask("GET", asked, Accept="text/plain")
+    name, other = explained["without"][0]
+    assert status == 200
+    assert f"probability {probability:.2f}; without {name} {other:.2f}" in text.decode()
+    assert third.stop() == 0, run.said

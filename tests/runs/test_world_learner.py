@@ -9,6 +9,7 @@ import pytest
 
 import onlinesrl as srl
 from onlinesrl.core.errors import Unsolved
+from onlinesrl.mln.ground.model_index import EAGER
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.mln.query.incremental_world import MlnWorld
 from onlinesrl.psl.online.learner import PslOnlineLearner
@@ -126,6 +127,49 @@ def test_a_run_that_stops_and_goes_on_gives_the_same_bits(world_run, monkeypatch
     shutil.rmtree(run.output)
     for until in (3, 7, 20, 33, 34, 61, 80):
         assert run.run("--until", str(until)) == 0, run.said
+    assert run.run() == 0, run.said
+    assert run.results() == unbroken
+
+
+SAME = """Alike(user, user): real
+Same(user, user)
+1 Alike(x, y) ^ Same(x, y)
+Same(x, y) => Same(y, x).
+Same(x, y) ^ Same(y, z) => Same(x, z).
+"""
+
+
+def test_a_run_with_a_rule_that_is_ground_as_far_as_needed_goes_on_to_the_same_bits(
+    world_run, monkeypatch, tmp_path
+):
+    """Many states have the same score: which one is given follows from what was ground before."""
+    monkeypatch.setattr(keyed_world, "RENEWAL", 5)
+    monkeypatch.setitem(EAGER, "auto", 20)  # of more than two users, see the guide
+    (model := tmp_path / "same.mln").write_text(SAME)
+    rng, lines = random.Random(0), list[dict]()
+    for n in range(70):
+        one, other = rng.sample("abcdef", 2)
+        pair = {"args": [one, other]}
+        alike = {"Alike": [pair | {"value": rng.choice([-1, 1, 1, 2])}]}
+        refused = {"Same": [pair | {"value": 1}, {"args": [other, one], "value": 0}]}
+        match n % 7:
+            case 2:
+                lines.append({"id": f"k{n}", "evidence": alike | refused})
+            case 4:
+                lines.append({"id": f"k{rng.randrange(n)}"})
+            case 6:
+                lines.append({"evidence": {}, "truth": {"Same": [pair | {"value": n % 2}]}})
+            case _:
+                lines.append({"id": f"k{n}", "evidence": alike})
+    run = world_run(lines, False, model=str(model), query="Same", learner={"update": "cda2"})
+    assert run.run() == 0, run.said
+    assert "cannot all hold" in str(run.lines("deadletter.jsonl"))
+    followed(run.lines("predictions.jsonl"))
+    unbroken = run.results()
+    shutil.rmtree(run.output)
+    for until in (3, 12, 20, 33, 34, 51, 64):
+        assert run.run("--until", str(until)) == 0, run.said
+    assert load_checkpoint(run.output).arrays["world_partial"].size > 100
     assert run.run() == 0, run.said
     assert run.results() == unbroken
 

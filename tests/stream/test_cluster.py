@@ -16,8 +16,6 @@ from onlinesrl.stream.distributed.file_splits import Piece, count_lines
 from tests.stream.test_kill import mixed
 from tests.support.waiting import until
 
-ray = pytest.importorskip("ray")
-cluster_utils = pytest.importorskip("ray.cluster_utils")
 pytestmark = pytest.mark.soak
 
 MAIN = "from onlinesrl.commands.cli import main; main()"
@@ -27,7 +25,11 @@ HERE = {"PYTHONPATH": str(REPO)}
 
 @pytest.fixture
 def cluster(monkeypatch):
-    """A head that takes no tasks; tests add machines."""
+    """A head that takes no tasks; tests add machines.
+
+    Ray is imported here, so that no other test has its native library in the process.
+    """
+    cluster_utils = pytest.importorskip("ray.cluster_utils")
     for name, value in {**HERE, "RAY_raylet_start_wait_time_s": "120"}.items():
         monkeypatch.setenv(name, value)
     found = cluster_utils.Cluster(
@@ -113,7 +115,7 @@ def test_a_file_that_a_worker_has_not_is_said(cluster, tmp_path):
 
 
 def test_a_cluster_of_another_python_is_refused(cluster, monkeypatch):
-    other = (ray.__version__, "3.99.0")
+    other = (pytest.importorskip("ray").__version__, "3.99.0")
     monkeypatch.setattr("ray._private.utils.compute_version_info", lambda: other)
     with (
         pytest.raises(UnavailableError, match=r"Version mismatch.*Python: 3\.99\.0"),

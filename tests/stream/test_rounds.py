@@ -105,9 +105,10 @@ def test_a_file_that_is_truncated_between_rounds_is_an_error(tmp_path):
         list(FilePieces(source.pieces, LIMIT).read())
 
 
-def test_the_same_bits_for_any_number_of_workers(job, citations):
-    lines = mixed(citations, 24, "rounds")
-    one = job(lines, distribute=DISTRIBUTED, limits={"bad_share": 1.0})
+@pytest.mark.parametrize("update", ["cda2", "second-order"])
+def test_the_same_bits_for_any_number_of_workers(job, citations, update):
+    lines, learner = mixed(citations, 24, "rounds"), {"update": update}
+    one = job(lines, learner=learner, distribute=DISTRIBUTED, limits={"bad_share": 1.0})
     found = []
     for workers in (1, 3):
         assert one.run("--fresh", "--set", f"distribute.workers={workers}") == 0, one.said
@@ -122,11 +123,12 @@ def test_the_same_bits_for_any_number_of_workers(job, citations):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("update", ["cda1", "second-order"])
 @tiers("kills", 2, 100)
-def test_kills_of_the_run_leave_no_trace(job, citations, kills):
+def test_kills_of_the_run_leave_no_trace(job, citations, kills, update):
     broken = job(
         mixed(citations, 30, "rounds"),
-        learner={"update": "cda1"},
+        learner={"update": update},
         distribute=DISTRIBUTED | {"workers": 2},
         limits={"bad_share": 1.0},
     )
@@ -185,6 +187,10 @@ def test_a_server_has_no_shards(capfd):
 
 
 # Ray ---------------------------------------------------------------------------------------------
+
+
+def no_ray_here() -> None:
+    """Let a run that imports Ray be a fork: its native library is in no process of other tests."""
 
 
 def ray_environment() -> dict[str, str]:
@@ -298,7 +304,7 @@ def test_an_address_that_does_not_answer_is_said(job, citations):
         bound.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{bound.getsockname()[1]}"
         ray = ("--set", "distribute.engine=ray", "--set", f"distribute.address={address}")
-        assert lost.run(*ray) == 69
+        assert lost.run(*ray, first=no_ray_here) == 69
     assert f"nothing answers at {address}" in lost.said
     assert "Traceback" not in lost.said
 
@@ -319,7 +325,7 @@ def test_an_address_of_something_else_is_said(job, citations, monkeypatch, says)
         if says:
             server.start()
         ray = ("--set", "distribute.engine=ray", "--set", f"distribute.address={address}")
-        assert lost.run(*ray) == 69
+        assert lost.run(*ray, first=no_ray_here) == 69
     if says:
         server.join()
     why = "what listens there is not Ray" if says else "timed out"

@@ -2,6 +2,7 @@
 
 import io
 import json
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from onlinesrl.runs.progress import Display
 from onlinesrl.runs.run import Options, make_learner, run
 from tests.support.stream_scripts import REPO, STREAMS, generator
 
-GENERATED = ["collective", "market", "meetings", "scores", "search", "tastes", "trust"]
+GENERATED = ["collective", "entities", "market", "meetings", "scores", "search", "tastes", "trust"]
 
 
 @pytest.mark.parametrize("name", GENERATED)
@@ -119,6 +120,22 @@ def test_the_world_follows_the_market(tmp_path: Path) -> None:
     right = sum((a > b) + 0.5 * (a == b) for a in good for b in bad)
     assert right / (len(good) * len(bad)) > 0.7
     assert len(bad) > 5
+
+
+def test_people_of_three_lists_are_resolved(tmp_path: Path) -> None:
+    config = str(REPO / "configs" / "entities.yaml")
+    assert command("run", config, "--set", f"output={tmp_path}", "--until", "300") == 0
+    person, entity = generator("entities").hidden(), dict[str, str]()
+    for line in (tmp_path / "predictions.jsonl").read_text().splitlines():
+        record, name = json.loads(line)["args"]
+        if json.loads(line)["value"] is None:
+            assert entity.pop(record) == name
+        else:
+            entity[record] = name
+    pairs = [*combinations(sorted(entity), 2)]
+    same = {(a, b) for a, b in pairs if person[a] == person[b]}
+    joined = {(a, b) for a, b in pairs if entity[a] == entity[b]}
+    assert len(same & joined) > 0.7 * max(len(same), len(joined)) > 30
 
 
 # drift -------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ left out, learned twice or out of order changes all that follows.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from msgspec import structs
@@ -56,6 +56,7 @@ class CountingLearner:
     """Learns by counting; see the module."""
 
     valued = False
+    exclusive: ClassVar[Mapping[str, Sequence[int]]] = {}
     monitor = temperature = None
 
     def __init__(self, update: Any, query: Sequence[str], program: Any) -> None:
@@ -77,7 +78,9 @@ class CountingLearner:
                 outcomes.append(Outcome(None, error.reason))
         return outcomes, tally
 
-    def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
+    def predict(
+        self, items: Sequence[Item], marginals: bool = False, best: int | None = None
+    ) -> list[Outcome]:
         return self.step(items, learning=False)[0]
 
     def _step(self, item: Item, learning: bool, tally: Tally) -> Prediction:

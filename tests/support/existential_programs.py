@@ -55,8 +55,11 @@ def _literal(draw: st.DrawFn, *variables: str) -> str:
     return f"{'!' if draw(st.booleans()) else ''}{name}({','.join(arguments)})"
 
 
-def by_definition(text: str) -> Answer | None:
-    """Enumerate the states of the program's own atoms; None where none satisfies the hard rules."""
+def scores(text: str) -> dict[frozenset[tuple[str, tuple[str, ...]]], float]:
+    """The score of each state of the program's own atoms that satisfies the hard rules, by its true atoms.
+
+    Without the clauses that every state satisfies.
+    """
     program = parse(text)
     world = World(program, sorted(ARITY), Example(id="world", evidence={}))
     atoms, hard = sorted(world.atoms), world.hard()
@@ -65,18 +68,25 @@ def by_definition(text: str) -> Answer | None:
         for s, n in world.soft().items()
         if not tautology(s.literals)
     ]
-    mass = {}
+    total = {}
     for values in product([False, True], repeat=len(atoms)):
         state = {atom for atom, value in zip(atoms, values, strict=True) if value}
         if all(holds(clause, state) for clause in hard):
-            mass[frozenset(state)] = exp(sum(w for w, literals in soft if holds(literals, state)))
+            total[frozenset(state)] = sum(w for w, literals in soft if holds(literals, state))
+    return total
+
+
+def by_definition(text: str) -> Answer | None:
+    """Enumerate the states of the program's own atoms; None where none satisfies the hard rules."""
+    mass = {state: exp(score) for state, score in scores(text).items()}
     if not mass:
         return None
     z = sum(mass.values())
     return Answer(
         {
             f"{name}({','.join(args)})": sum(m for s, m in mass.items() if (name, args) in s) / z
-            for name, args in atoms
+            for name, arity in ARITY.items()
+            for args in product("AB", repeat=arity)
         },
         log(z),
     )

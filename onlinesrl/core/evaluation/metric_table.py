@@ -151,6 +151,18 @@ METRIC_TABLE: Mapping[str, MetricEntry] = {
         prometheus="conflicts",
         help="Changes of a world that wait until its hard rules can hold.",
     ),
+    "entities": MetricEntry(
+        label="entities",
+        format="count",
+        prometheus="entities",
+        help="Entities of the records that are there.",
+    ),
+    "keyless": MetricEntry(
+        label="records without a key",
+        format="count",
+        prometheus="keyless_records",
+        help="Records without any blocking key, each an entity of its own.",
+    ),
     "gap": MetricEntry(
         label="gap",
         format="figure",

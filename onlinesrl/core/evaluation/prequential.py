@@ -18,9 +18,11 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from onlinesrl.core.evaluation import set_coverage
 from onlinesrl.core.evaluation.confusion_matrix import Confusion
 from onlinesrl.core.evaluation.own_metric import Metric
 from onlinesrl.core.evaluation.ranking_metrics import Ranking
+from onlinesrl.core.evaluation.set_coverage import SetCounts
 from onlinesrl.core.io.restoring import Misfit, Natural, converted
 
 HITS, FALSE_ALARMS, MISSES, UNITS, RIGHT_UNITS, HAMMING, EXACT = range(7)
@@ -115,6 +117,8 @@ class Metrics:
     """Of the predicates that have had an atom in a labelled example."""
     ranking: dict[str, Ranking] = field(default_factory=dict)
     confusion: Confusion = field(default_factory=Confusion)
+    sets: SetCounts = field(default_factory=dict)
+    window_sets: SetCounts = field(default_factory=dict)
     own: dict[str, tuple[Any, float | None]] = field(default_factory=dict)
     """The state and the value of each metric of somebody's own."""
 
@@ -157,6 +161,8 @@ class Metrics:
         for name, ranking in tally.ranking.items():
             self.ranking.setdefault(name, Ranking()).merge(ranking)
         self.confusion.add(tally.pairs)
+        for counts in (self.sets, self.window_sets):
+            set_coverage.add(counts, tally.sets)
 
     def complaints(self, query: Sequence[str]) -> list[str]:
         """Return a warning for each predicate of the query of which no labelled example had an atom."""
@@ -194,6 +200,7 @@ class Metrics:
                 for name, counts in sorted(self.predicates.items())
             },
             **(_measures(whole) | {"reliability": whole.reliability()} if self.ranking else {}),
+            **({"sets": set_coverage.figures(self.sets, self.window_sets)} if self.sets else {}),
             "routes": {route: n for route, n in self.routes.items() if n},
             **({"certified": self.certified} if self.certified is not None else {}),
             "audited": self.audited,
@@ -208,7 +215,7 @@ class Metrics:
     def next_window(self) -> None:
         """Start a new window, after a line has been written."""
         self.reported = self.steps
-        self.window = Counts()
+        self.window, self.window_sets = Counts(), {}
 
     def save(self) -> dict[str, Any]:
         """Return the accumulators as JSON can hold them."""

@@ -14,6 +14,8 @@ from onlinesrl.core.example import Atom, Example, Rows, ValuedAtom, arguments, s
 
 SHOWN = 8
 """The number of reasons on each side, and of changed atoms, in texts for people."""
+LEFT_OUT = 3
+"""The number of constants and evidence atoms without which the probability is told."""
 _ATOM = re.compile(r"\s*([A-Za-z_][\w'-]*)\s*\((.*)\)\s*", re.DOTALL)
 _ARGUMENT = re.compile(r"""\s*+(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^,"']*+))\s*+(?:,|$)""")
 _WORDS = {1: "one", 2: "two"}
@@ -141,12 +143,17 @@ class Explanation:
     ``instead`` is the other value for the comparison. In a group (at most or exactly one atom is true, see
     ``group``) it is another atom or none. ``difference`` is the sum of the effects; in Markov logic, the
     score of the predicted state less that of the same state with the other value. ``undecided`` counts the
-    ground rules that have the atom but do not depend on it. ``forbidden`` are hard rules that the other
-    value breaks if nothing else changes. ``other`` is None if hard rules allow no other value, and for PSL.
+    ground rules that have the atom but do not depend on it, without those that are ground lazily.
+    ``forbidden`` are hard rules that the other value breaks if nothing else changes. ``other`` is None if
+    hard rules allow no other value, and for PSL.
 
     For PSL, ``bound`` is the force of the bound 0 or 1 on a value at the bound. ``residual`` is the
     absolute sum of this force and all pulls, 0 at the optimum. ``given``: the value is evidence, so there
     is nothing to explain.
+
+    Where Markov logic predicts by probabilities, ``probability`` is that of the atom, and ``without`` what it
+    would be without a constant or an evidence atom, the greatest difference first; ``sampled``: one of these
+    is not exact.
     """
 
     id: str
@@ -164,6 +171,9 @@ class Explanation:
     bound: float | None = None
     residual: float | None = None
     flip: Flip | None = None
+    probability: float | None = None
+    without: tuple[tuple[str, float], ...] = ()
+    sampled: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -231,6 +241,10 @@ class Explanation:
         """Yield the lines after the reasons."""
         if self.given:
             return
+        if self.probability is not None:
+            cases = (f"; without {name} {other:.2f}" for name, other in self.without[:LEFT_OUT])
+            source = " (sampled)" if self.sampled else ""
+            yield f"probability {self.probability:.2f}{''.join(cases)}{source}"
         if not self.reasons:
             yield "no ground rule with a weight depends on it"
         if self.soft:

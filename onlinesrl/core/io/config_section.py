@@ -26,6 +26,7 @@ EXTRAS = {
     "google.protobuf": "registry",
     "grpc_tools": "registry",
     "mlflow": "mlflow",
+    "rapidfuzz": "entities",
     "ray": "ray",
     "river": "drift",
     "sklearn": "bayesian",

@@ -14,8 +14,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from onlinesrl.core.io.remote import NO_LOGIN, has_login, is_address
 
 STDIN = Path("-")
-_TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smh])")
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd])")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def _one_or_many(value: object) -> object:
@@ -99,6 +99,16 @@ Positives = Annotated[tuple[Positive, ...], BeforeValidator(_one_or_many), Field
 
 
 def duration(text: object) -> float | None:
-    """Read ``30s``, ``5m`` or ``1.5h``; None for anything else and for zero."""
+    """Read ``30s``, ``5m``, ``1.5h`` or ``1d``; None for anything else and for zero."""
     match = _TIME.fullmatch(text) if isinstance(text, str) else None
     return float(match[1]) * _SECONDS[match[2]] or None if match else None
+
+
+def _interval(every: object) -> object:
+    if not (every >= 1 if type(every) is int else duration(every)):
+        raise ValueError("expected a number of examples, or a time such as 30s or 5m")
+    return every
+
+
+Interval = Annotated[int | str, BeforeValidator(_interval)]
+"""A number of examples, or a time."""

@@ -21,6 +21,7 @@ from numba.core.errors import NumbaError
 from numba.core.registry import CPUDispatcher
 
 from onlinesrl.core.errors import UsageError
+from onlinesrl.core.interrupt import whole
 from onlinesrl.core.jit.cache import KernelCache, file_stamp, lasting
 from onlinesrl.core.jit.frames import Column
 from onlinesrl.core.jit.pipeline import KernelCompiler, PartCompiler
@@ -66,9 +67,10 @@ class _Kernel(_Dispatcher):
     def compile(self, sig: Any) -> Any:
         """Compile for argument types, or load from the cache; later calls with these types are quick.
 
-        Numba looks for the very types of the arguments, and would ask here at each call.
+        Numba looks for the very types of the arguments, and would ask here at each call. A compilation that
+        Ctrl-C cuts short would leave half a kernel, which no later call can use.
         """
-        with global_compiler_lock:
+        with global_compiler_lock, whole():
             entry, codes = super().compile(sig), tuple([kind._code for kind in sig])
             if codes not in self.called and sig not in self.overloads:
                 self.called.add(codes)

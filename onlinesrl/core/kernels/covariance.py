@@ -280,6 +280,26 @@ def forget(c: Covariance, touched: Ints, n: int, memory: float, prior: float) ->
 
 
 @kernel
+def invert(a: Floats) -> bool:
+    """Write the inverse of a positive definite matrix over it, by Gauss and Jordan; False: it is none."""
+    n = len(a)
+    for k in range(n):
+        pivot = a[k, k]
+        if not pivot > 0.0:
+            return False
+        a[k, k] = 1.0
+        for j in range(n):
+            a[k, j] /= pivot
+        for i in range(n):
+            share = a[i, k]
+            if i != k and share != 0.0:
+                a[i, k] = 0.0
+                for j in range(n):
+                    a[i, j] -= share * a[k, j]
+    return True
+
+
+@kernel
 def sigmoid(z: float) -> float:
     """Return 1 / (1 + exp(-z))."""
     e = math.exp(-abs(z))

@@ -11,7 +11,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, enlarged
 from onlinesrl.core.jit.address import pair_at
-from onlinesrl.core.jit.decorators import kernel, kernel_of, ready
+from onlinesrl.core.jit.decorators import kernel, kernel_of
 from onlinesrl.core.kernels.averaging import (
     DUAL,
     HUGE,
@@ -26,9 +26,9 @@ from onlinesrl.core.kernels.averaging import (
     move,
 )
 from onlinesrl.core.kernels.covariance import LEAST, SLOTS, Covariance
-from onlinesrl.core.kernels.dual_block import move_block, subtract
+from onlinesrl.core.kernels.dual_block import Block, move_block, subtract
+from onlinesrl.core.online.metric_steps import divide, measure_by_metric, move_by_metric
 from onlinesrl.core.online.reservoir import NO_DUAL, DualBlock
-from onlinesrl.core.online.update_rules.adagrad import measure_by_rates, move_by_rates
 from onlinesrl.core.online.update_rules.rule import (
     NO_BLOCK,
     NO_COVARIANCE,
@@ -56,8 +56,9 @@ def learn(
 ) -> float:
     """Make one update along the gap in ``delta``, of ``n`` weights; returns the loss g_t(w_t).
 
-    The loss is that of ``cost`` Delta and ``cost`` rho. With the margin m = rho - <base, Delta> and the step
-    c and the multiplier alpha of the update rule:
+    The loss is that of ``cost`` Delta and ``cost`` rho. An example with an outlier counts less in all but the
+    loss that is returned (``metric_steps``). With the margin m = rho - <base, Delta> and the step c and the
+    multiplier alpha of the update rule:
 
         g_t(w_t) = max(0, m - s_t <u, Delta>)             u      grows by  c Delta
         dual     grows by  alpha m                        |u|^2  grows by  2 c <u, Delta> + c^2 |Delta|^2
@@ -70,13 +71,14 @@ def learn(
     the example's block, which moves along; what is returned is then the duality gap of the example.
     """
     t = int(scalar[T]) + (0 if again else 1)
-    margin_wanted = required(params.rooted, rho)
+    share = divide(weights, params, n)
+    margin_wanted = required(params.rooted, rho) * share
     if len(params.block.index) > 0:
         n = subtract(weights, params.block, n, cost)
         margin_wanted = cost * margin_wanted - params.block.rho[0]
         cost = 1.0
-    if params.rates:
-        margin, dot, norm, moved, rescaled = measure_by_rates(weights, params, n, margin_wanted)
+    if params.metric:
+        margin, dot, norm, moved, rescaled = measure_by_metric(weights, params, n, margin_wanted)
     else:
         margin, dot, norm = measure(weights, n, margin_wanted)
         moved, rescaled = dot, 0.0
@@ -95,18 +97,20 @@ def learn(
         primal += 0.5 * params.sigma * s * s * length
     if c != 0.0:
         length += rescaled + (2.0 * c * moved + c * c * norm)
-    if not (abs(primal) <= HUGE and abs(length) <= HUGE and abs(dual) <= HUGE):
+    fits = abs(primal) <= HUGE and abs(length) <= HUGE and abs(dual) <= HUGE
+    if not (fits and loss <= HUGE * share):
         c = np.nan
     if len(params.block.index) > 0:
         move_block(weights, params.block, n, alpha, margin_wanted)
     s = scalar[S] - (scale(params.shrinks, t + 1) if again else 0.0)
-    if not (move_by_rates(weights, params, n, c, s) if params.rates else move(weights, n, c, s)):
+    if not (move_by_metric(weights, params, n, c, s) if params.metric else move(weights, n, c, s)):
         return np.nan
     scalar[NORM], scalar[DUAL], scalar[PRIMAL] = length, dual, primal
-    if not again:
-        scalar[T], scalar[S] = t, scalar[S] + scale(params.shrinks, t + 1)
-        scalar[LOSS] += loss
-    return loss
+    if again:
+        return loss
+    scalar[T], scalar[S] = t, scalar[S] + scale(params.shrinks, t + 1)
+    scalar[LOSS] += loss / share
+    return float(loss / share)
 
 
 @kernel_of("covers", False)
@@ -207,8 +211,11 @@ class AveragedWeights(LearnedWeights):
                 block = block.enlarged(len(self.arrays.touched))
             if self.update.covers:
                 self.covariance = self._covariance()
-            self._how = state, self.update.compiled(state, block, self.covariance)
+            self._how = state, self._compiled(block)
         return self._how[1]
+
+    def _compiled(self, block: Block) -> UpdateParams:
+        return self.update.compiled(self.optimizer_state, block, self.covariance)
 
     def _covariance(self) -> Covariance:
         """Return the covariance with the present columns of the weights, in slots as before."""
@@ -261,18 +268,6 @@ class AveragedWeights(LearnedWeights):
         c.matrix[:k, :k], c.weight[:k], c.slot[:] = matrix, slots, 0
         c.slot[slots] = np.arange(1, k + 1)
         c.size[SLOTS], c.size[LEAST] = k, 0
-
-    def compile_learning(self) -> None:
-        """Compile the kernel of an update, or load it from the cache."""
-        ready(learn, self.arrays, self.how, self.scalar, 0, 0.0, 1.0, False)
-
-    def learn(self, n: int, rho: float, cost: float = 1.0, again: bool = False) -> float:
-        """Make one update along the gap in ``Averaged.delta``, of ``n`` weights; returns the loss g_t(w_t).
-
-        The loss counts ``cost`` times. NaN: some number would not be finite, and no weight has changed.
-        ``again``: the example was learned from before; see ``learn``.
-        """
-        return learn(self.arrays, self.how, self.scalar, n, rho, cost, again)
 
     @property
     def dual_block(self) -> DualBlock:

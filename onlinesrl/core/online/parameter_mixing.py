@@ -3,7 +3,8 @@
 Every shard starts from the same weights, makes its own updates, and returns their sum, Delta_p = u_p - u_0.
 The merged weights are u = u_0 + gamma sum_p Delta_p. For updates with a dual D, any gamma in [0, 1] keeps the
 multipliers in [0, 1], so D stays a lower bound. D is concave in gamma, and its maximiser has a closed form.
-Other updates are averaged, gamma = 1 / P (McDonald, Hall & Mann 2010).
+Other updates are averaged, gamma = 1 / P (McDonald, Hall & Mann 2010), but for those with a covariance
+(``core.online.posterior_product``).
 """
 
 from __future__ import annotations

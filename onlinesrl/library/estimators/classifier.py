@@ -13,6 +13,7 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
+from onlinesrl.core.absence import is_absent
 from onlinesrl.core.arrays import Floats, Ints, enlarged
 from onlinesrl.core.errors import InputError, shown
 from onlinesrl.core.example import MOST
@@ -372,12 +373,10 @@ def _feature(name: Any, value: Any) -> tuple[tuple[Any, ...], float]:
     """Return the feature of a value, and the number by which it counts. Raises InputError."""
     if isinstance(value, str):
         return (name, str(value)), 1.0
-    if isinstance(value, float | np.floating) and math.isnan(value):
+    if is_absent(value):
         return (name, None), 1.0
     if isinstance(value, Real | np.bool_ | Decimal):
         return (name,), finite(name, value)
-    if value is None or type(value).__name__ == "NAType":
-        return (name, None), 1.0
     kind, expected = type(value).__name__, "expected a number, a string, a boolean or None"
     raise InputError(f"feature {name!r} is {shown(value)} ({kind}), {expected}")
 

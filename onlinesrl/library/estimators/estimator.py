@@ -15,6 +15,8 @@ from warnings import warn
 from onlinesrl.core.errors import InputError, NotFittedError, OnlinesrlWarning, UsageError, shown
 from onlinesrl.core.evaluation.class_balance import BALANCED
 from onlinesrl.core.online.update_rules import STANDARD
+from onlinesrl.core.online.update_rules.log_likelihood import LogLikelihood
+from onlinesrl.core.online.update_rules.second_order import SecondOrder
 from onlinesrl.library.estimators.samples import Label, accuracy, labels_of, listed, samples_of
 from onlinesrl.library.estimators.scores import Lists, label_scores, table
 from onlinesrl.library.learner import section
@@ -276,8 +278,11 @@ class Estimator(Parameters, MultiLabelClassifier):
         chosen = section(self.update, "update") | chosen
         if self.calibrated:
             chosen["calibrated"] = True
-        if self.class_weight is not None and chosen.get("update") == "log-likelihood":
-            reason = "not for update log-likelihood, which has no label loss"
+        update = chosen.get("update")
+        if self.passes != 1 and update == SecondOrder.name:
+            raise UsageError(f"passes: not for {update}, {SecondOrder.once}")
+        if self.class_weight is not None and update in {LogLikelihood.name, SecondOrder.name}:
+            reason = f"not for update {update}, which has no label loss"
             raise UsageError(f"class_weight: {reason}; set a threshold of its probabilities")
         return self._new(chosen)
 

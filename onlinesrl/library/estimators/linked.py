@@ -144,6 +144,8 @@ class Learned:
         for n, order in enumerate(orders(len(samples))):
             if n < 2:  # in the first pass labels are met
                 evidence, truth, self.classes = self._read(samples, y, None)
+                if not self.classes and any(isinstance(facts, Example) for facts in evidence):
+                    raise InputError("y has no label: every label is None")
             xs, ys = [evidence[n] for n in order], [truth[n] for n in order]
             self.learner.learn_many(xs, ys, again=n > 0)
             yield
@@ -166,8 +168,6 @@ class Learned:
         known = known_labels_of(y, lengths, LinkedClassifier.noun)
         met = extended(self.classes, [classes_of(classes)])
         labels = extended(met, [part.values() for part in known])
-        if not labels and any(lengths):
-            raise InputError("y has no label: every label is None, and there are no classes")
         evidence: list[Evidence | Example] = [*facts]
         truth = [{"Label": [[i, str(label)] for i, label in part.items()]} for part in known]
         for n, (part, length) in enumerate(zip(known, lengths, strict=True)):

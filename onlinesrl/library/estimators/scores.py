@@ -62,17 +62,22 @@ def chunks(labels: Sequence[Label]) -> Iterator[Chunk]:
     kind, first = "", 0
     before = OUTSIDE
     for t, label in enumerate([*map(str, labels), OUTSIDE]):
-        if _apart(before, label):
+        if apart(before, label):
             if before != OUTSIDE:
                 yield kind, first, t - 1
-            kind, first = _parts(label)[1], t
+            kind, first = kind_of(label), t
         before = label
 
 
-def _apart(before: str, label: str) -> bool:
+def apart(before: str, label: str) -> bool:
     """Tell whether a label does not go on with the chunk of the label before."""
     (ends, kind), (begins, other) = _parts(before), _parts(label)
     return label == OUTSIDE or kind != other or begins in _BEGINS or ends in _ENDS
+
+
+def kind_of(label: str) -> str:
+    """Return the kind of the chunks in which a label may be."""
+    return _parts(label)[1]
 
 
 def _parts(label: str) -> tuple[str, str]:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain, compress
 from numbers import Real
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.errors import InputError, UsageError
+from onlinesrl.core.errors import InputError, UsageError, shown
 from onlinesrl.core.evaluation.class_balance import BALANCED
+from onlinesrl.core.evaluation.label_sets import LabelSets, Unit
+from onlinesrl.core.evaluation.set_coverage import SetCounts, add, counted, figures
 from onlinesrl.core.interrupt import whole
-from onlinesrl.core.online.update_rules import AnyUpdate
+from onlinesrl.core.online.update_rules import STANDARD, AnyUpdate
 from onlinesrl.core.online.update_rules.rule import Update
+from onlinesrl.library.estimators.chunk_probabilities import Sums
 from onlinesrl.library.estimators.estimator import ClassWeight, Estimator
 from onlinesrl.library.estimators.features import Features, Rows
 from onlinesrl.library.estimators.samples import (
@@ -36,6 +39,7 @@ from onlinesrl.library.estimators.scores import (
     Lists,
     chunk_f1,
     chunk_scores,
+    chunks,
     label_scores,
     table,
 )
@@ -50,6 +54,20 @@ Next(position, position)
 Label(position, label!)
 """
 
+LABEL = "Label"
+"""The predicate of labels."""
+MOST = 1000
+"""The most labellings of a sample that are asked for."""
+
+
+class Span(NamedTuple):
+    """A chunk of a labelling: its kind, its first and last position, from 0, and its probability."""
+
+    kind: str
+    first: int
+    last: int
+    probability: float
+
 
 class SequenceTagger(Estimator):
     """Labels the positions of sequences, by their features and the label before.
@@ -60,7 +78,8 @@ class SequenceTagger(Estimator):
     ``passes`` and ``held_out`` say how often ``fit`` goes over the samples. ``class_weight`` is what a
     position counts by its label: a mapping from labels, or ``balanced`` by the labels seen so far.
     ``calibrated`` divides scores by a temperature for ``predict_marginals``. It is fitted in the first pass,
-    to each truth before it is learned from; labels and weights are the same without it.
+    to each truth before it is learned from; labels and weights are the same without it. ``coverage`` is the
+    share of positions whose set of labels has the true one, see ``predict_sets``.
 
     It is the Markov logic network of the rules ``Feature(+f, t) ^ Label(t, +y)`` and ``Next(t, u) ^
     Label(t, +y) ^ Label(u, +z)``, learned a sample at a time, and averaged. A number multiplies
@@ -81,6 +100,20 @@ class SequenceTagger(Estimator):
     learned_: Learned
     noun = "position"
 
+    def __init__(
+        self,
+        update: str | Mapping[str, Any] = STANDARD,
+        loss: str | None = None,
+        sigma: float | None = None,
+        passes: int = 1,
+        held_out: float | None = None,
+        class_weight: ClassWeight | None = None,
+        calibrated: bool = False,
+        coverage: float | None = None,
+    ):
+        super().__init__(update, loss, sigma, passes, held_out, class_weight, calibrated)
+        self.coverage = coverage
+
     def predict_marginals(self, X: Any) -> list[list[dict[Label, float]]]:
         """Return for each position of each sample the probability of each label."""
         learned: Learned = self._labelling()
@@ -89,6 +122,59 @@ class SequenceTagger(Estimator):
             [dict(zip(learned.classes, p, strict=True)) for p in token_probabilities]
             for token_probabilities in of_samples
         )
+
+    def predict_sets(self, X: Any) -> list[list[list[Label]]]:
+        """Return for each position of each sample a set of labels, of those made with ``coverage``.
+
+        Of the sets that samples had before they were first learned from, the share that has the true label
+        comes near ``coverage``, whatever the samples are (see ``label_sets`` for the bound); ``coverage_``
+        tells it. A set may be empty, or have all labels: then the tagger abstains.
+        """
+        learned = self._labelling()
+        if learned.sets is None:
+            raise UsageError("there are no sets: make the tagger with coverage=0.95")
+        return Lists(
+            [one.labels for one in learned.sets.of({LABEL: learned.units(p)})[LABEL]]
+            for p in learned.weights.marginals(learned.read(X))
+        )
+
+    @property
+    def coverage_(self) -> dict[str, Any]:
+        """How many positions had a set, the share that had the true label, the mean size, and so by label."""
+        counts = self._labelling().covered
+        of_all: dict[str, Any] = figures(counts, {}).get(LABEL, {})
+        return {key: value for key, value in of_all.items() if key != "window"}
+
+    def predict_sequences(self, X: Any, best: int = 5) -> list[list[tuple[list[Label], float]]]:
+        """Return the ``best`` labellings of each sample, most probable first, with their probabilities."""
+        if type(best) is not int or not 1 <= best <= MOST:
+            raise UsageError(f"best is {shown(best)}, expected a whole number from 1 to {MOST}")
+        learned = self._labelling()
+        of_chains = learned.weights.best_labellings(learned.read(X), best)
+        return Lists(
+            [
+                ([learned.classes[n] for n in path], p)
+                for path, p in zip(paths, probabilities.tolist(), strict=True)
+            ]
+            for paths, probabilities in of_chains
+        )
+
+    def predict_spans(self, X: Any) -> list[list[Span]]:
+        """Return the chunks of each sample's most probable labelling, with their probabilities.
+
+        A chunk is right if its kind and both its ends are, whatever other labels are.
+        """
+        learned, answers = self._labelling(), Lists()
+        read = learned.read(X)
+        for labels, (local, step) in zip(
+            learned.label(read), learned.weights.scores(read), strict=True
+        ):
+            spans = [*chunks(labels)]
+            sums = Sums(local, step) if spans else None
+            answers.append(
+                [Span(*span, sums.chunk(span, learned.classes)) for span in spans if sums]
+            )
+        return answers
 
     def report(self, X: Any, y: Any) -> str:
         """Return tables of precision, recall, F1 and support of each label, and of each kind of chunk."""
@@ -137,19 +223,28 @@ class SequenceTagger(Estimator):
         for key in ("max_weights", "start", "costs", "label_loss", "replay"):
             if getattr(chosen, key) is not None:
                 raise UsageError(f"learner.{key} does not apply to a tagger")
-        if chosen.covers or (chosen.drawn() and not chosen.expects):
+        for key in sorted(chosen.model_fields_set & {"full", "memory", "samples"}):
+            raise UsageError(f"learner.{key} does not apply to a tagger")
+        if chosen.drawn() and not chosen.expects:
             raise UsageError(f"learner.update: {chosen.update} does not apply to a tagger")
-        return Learned(chosen, self._class_weight())
+        share = self.coverage
+        if share is not None and not (isinstance(share, Real) and 0 < share <= 0.999):
+            raise UsageError(f"coverage is {share!r}, expected a share above 0, at most 0.999")
+        return Learned(chosen, self._class_weight(), None if share is None else float(share))
 
 
 class Learned:
     """What a tagger has learned: numbered features and labels, and their weights."""
 
-    def __init__(self, update: Update, class_weight: ClassWeight | None):
+    def __init__(
+        self, update: Update, class_weight: ClassWeight | None, coverage: float | None = None
+    ):
         self.features = Features()
         self.classes: list[Label] = []
         self.weights = ChainWeights(update, class_weight == BALANCED)
         self.cost = class_weight if isinstance(class_weight, Mapping) else {}
+        self.sets = None if coverage is None else LabelSets(coverage, {})
+        self.covered: SetCounts = {}
 
     def learn(self, X: Any, y: Any, classes: Sequence[Label] | None) -> None:
         """Learn from all samples or none."""
@@ -158,11 +253,14 @@ class Learned:
             raise UsageError(f"a pruned tagger does not go on learning: {reason}")
         samples = samples_of(X, least=1)
         with whole() if len(samples) == 1 else nullcontext():
-            n_features = len(self.features)
+            n_features, sets = len(self.features), (self.sets, self.covered)
+            if self.sets is not None and len(samples) > 1:
+                self.sets, self.covered = copy.deepcopy(sets)
             try:
                 self._learn(samples, y, classes_of(classes))
             except BaseException:
                 self.features.forget(n_features)
+                self.sets, self.covered = sets
                 raise
 
     def passes(self, X: Any, y: Any) -> Iterator[None]:
@@ -205,19 +303,52 @@ class Learned:
         """
         highest = np.maximum.accumulate(np.concatenate([[known - 1], chains.label]))
         sizes = highest[chains.start[1:]] + 1  # how many labels are met by the end of each chain
-        first = 0
-        for last in [*np.flatnonzero(np.diff(sizes)) + 1, len(sizes)]:
-            size, position = int(sizes[first]), chains.start[last]
+        first, last = 0, len(sizes)
+        ends = [*np.flatnonzero(np.diff(sizes)) + 1, last]
+        for stop in ends if self.sets is None else range(1, last + 1):
+            size, position = int(sizes[first]), chains.start[stop]
+            learn = self._covered(chains, first, weights, labels[:size])
             weights = weights.grown(len(self.features), size)
             until = replace(
                 chains,
-                start=chains.start[: last + 1],
+                start=chains.start[: stop + 1],
                 first=chains.first[: position + 1],
                 label=chains.label[:position],
             )
-            weights.learn_chains(until, range(first, last), self._costs(labels[:size]))
-            first = last
+            weights.learn_chains(until, range(first, stop), self._costs(labels[:size]))
+            learn()
+            first = stop
         return weights
+
+    def units(self, probabilities: Sequence[Sequence[float]]) -> list[Unit]:
+        """Return the positions of a sample, by the probabilities of their labels."""
+        classes = [*self.classes]
+        return [Unit([], classes, [*p], None) for p in probabilities]
+
+    def _covered(
+        self, chains: Chains, c: int, weights: ChainWeights, labels: Sequence[Label]
+    ) -> Callable[[], None]:
+        """Return what learns from the truth of a chain, by the sets that it has before.
+
+        ``labels`` that the ``weights`` have not are in no set but of all labels.
+        """
+        sets, start = self.sets, chains.start[c : c + 2]
+        if sets is None or not weights.labels:
+            return lambda: None
+        (marginals,) = weights.marginals(replace(chains, start=start, label=chains.label[:0]))
+        every, more = [*labels], [0.0] * (len(labels) - weights.labels)
+        truth = chains.label[slice(*start)].tolist()
+        units = {
+            LABEL: [
+                Unit([], every, [*p, *more], true) for p, true in zip(marginals, truth, strict=True)
+            ]
+        }
+        given = sets.of(units)
+
+        def learn() -> None:
+            add(self.covered, counted(sets.learn(units, given, sets.truths)))
+
+        return learn
 
     def _costs(self, labels: Sequence[Label]) -> Floats:
         return np.array([self.cost.get(label, 1.0) for label in labels])

@@ -32,6 +32,7 @@ from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.ground.model_index import Layout
 from onlinesrl.mln.inference.components import components
 from onlinesrl.mln.kernels import ground_network as n
+from onlinesrl.mln.kernels.grounding_frames import EVERY
 
 
 def least_change(
@@ -45,9 +46,9 @@ def least_change(
         return None
     predictor = world.predictor
     atom, group = world.names[a], [world.names[b] for b in world.members(a)]
-    names, value = world.names, bool(world.state[a])
+    value = bool(world.state[a])
     candidates = _candidates(world, example, query)
-    reaches = _reaches(predictor, example, names, atom, candidates)
+    reaches = _reaches(world, example, a, candidates)
     mattering = [replace(c, reach=r) for c, r in zip(candidates, reaches, strict=True) if r > 0]
 
     def flipped(sets: Sequence[Sequence[Candidate]]) -> list[str | None]:
@@ -94,15 +95,11 @@ def _candidates(
 
 
 def _reaches(
-    predictor: Predictor,
-    example: Example,
-    names: Sequence[Atom],
-    atom: Atom,
-    candidates: Sequence[Candidate],
+    world: PredictedWorld, example: Example, a: int, candidates: Sequence[Candidate]
 ) -> list[float]:
-    """Return the largest change of a score difference by each candidate; inf if unknown."""
+    """Return the largest change of a score difference to atom ``a`` by each candidate; inf if unknown."""
     try:
-        opened, model, weight = _opened(predictor, example, names, candidates)
+        opened, model, weight = _opened(world, example, candidates)
     except ExampleError:
         return [np.inf] * len(candidates)
     number = {name: a for a, name in enumerate(opened)}
@@ -119,7 +116,10 @@ def _reaches(
         group=np.where(is_candidate, np.int32(-1), model.group),
     )
     live = (model.hard | (weight != 0)) & (np.diff(free.start) > 0)
-    atoms, clauses = components(free, live).having(number[atom])
+    parts = components(free, live)
+    # what is ground lazily may connect everything
+    every = world.lazy is not None
+    atoms, clauses = parts.span(0, len(parts)) if every else parts.having(number[world.names[a]])
     reach = np.where(model.hard, np.inf, np.abs(weight))
     in_component = np.zeros(model.n_clauses, np.bool_)
     in_component[clauses] = True
@@ -131,15 +131,16 @@ def _reaches(
 
 
 def _opened(
-    predictor: Predictor,
-    example: Example,
-    names: Sequence[Atom],
-    candidates: Sequence[Candidate],
+    world: PredictedWorld, example: Example, candidates: Sequence[Candidate]
 ) -> tuple[list[Atom], GroundMRF, Floats]:
-    """Return the atoms, the model and its weights of a network in which candidates are open."""
+    """Return the atoms, the model and its weights of a network in which candidates are open.
+
+    Clauses that the world grounds lazily are left out where they have no candidate.
+    """
+    predictor = world.predictor
     changing = {c.atom for c in candidates}
     listed: Atoms = {}
-    for name, args in dict.fromkeys([*names, *changing]):
+    for name, args in dict.fromkeys([*world.names, *changing]):
         listed.setdefault(name, []).append([*args])
     evidence: Atoms = {
         name: [row for row in rows if (name, tuple(map(str, arguments(row)))) not in changing]
@@ -152,7 +153,14 @@ def _opened(
     limits = predictor.inference.limits
     grounder = Grounder(layout, predictor.weights.stream, limits, packer.background)
     grounder.packer.set_shown(packer.shown())
-    batch = grounder.ground_one(asked)
+    names, lazy = {c.atom[0] for c in candidates}, world.lazy.left_out if world.lazy else ()
+    lazily = {
+        plan.clauses[c].clause
+        for c in lazy
+        if names.isdisjoint(x.atom.predicate for x in plan.clauses[c].clause.literals)
+    }
+    eager = np.array([0 if p.clause in lazily else EVERY for p in layout.plan.clauses], np.int64)
+    batch = grounder.ground_one(asked, plans=replace(layout.plans, eager=eager))
     atoms = atom_names(grounder, batch)
     model, place = clause_model(grounder.net, folded=False)
     return atoms, model, clause_weights(model, place, _ground_weights(predictor, grounder))

@@ -21,6 +21,7 @@ from onlinesrl.core.explain.explanation import (
 )
 from onlinesrl.core.kernels.covariance import sigmoid
 from onlinesrl.mln.explain.counterfactual import least_change
+from onlinesrl.mln.explain.leave_one_out import leave_one_out
 from onlinesrl.mln.explain.predicted_world import PredictedWorld, Predictor
 from onlinesrl.mln.ground.ground_mrf import State
 from onlinesrl.mln.ground.model_index import Layout
@@ -49,9 +50,10 @@ def explain(
         return Explanation(**fields, given=True)
     alternative = world.best_otherwise(a)
     local = world.turned(a, None if alternative is None else alternative[0])
+    model = world.model
     gain = world.gain(world.state, local)
     other = None if alternative is None else _other(world, a, *alternative)
-    names, state, model = world.names, world.state, world.model
+    names, state = world.names, world.state
     members = world.members(a)
     true = [shown(names[b]) for b in members if state[b]]
     group = predictor.grounder.layout.plan.groups.get(atom[0])
@@ -69,10 +71,11 @@ def explain(
         clauses = predictor.weights.clauses
         rules = (f"{_text(world, clauses[c], key)}." for c, key, _ in instances)
         fields["forbidden"] = tuple(dict.fromkeys(rules))
-    # ground clauses whose truth stays although one of their atoms changes
+    # ground clauses whose truth stays although one of their atoms changes, of those that are always ground
     clause = np.repeat(np.arange(model.n_clauses), np.diff(model.start))
     literal_atom = np.abs(model.literals) - 1
     touched = np.unique(clause[state[literal_atom] != local[literal_atom]])
+    touched = touched[world.place[touched] < world.eager]
     undecided = int(np.sum((world.weight[touched] != 0) & (gain[touched] == 0)))
     fields |= {"reasons": _reasons(world, gain), "undecided": undecided, "other": other}
     proven = 0.0  # the proven score difference to all states with the other value
@@ -80,7 +83,9 @@ def explain(
         proven = np.inf
     elif world.certified and other.certified:
         proven = other.cost
-    return Explanation(**fields, flip=least_change(world, example, a, proven, query))
+    flip = least_change(world, example, a, proven, query)
+    fields |= leave_one_out(predictor, example, atom, query.tries)
+    return Explanation(**fields, flip=flip)
 
 
 def words_of(layout: Layout, evidence: Atoms) -> dict[str, str]:
@@ -107,6 +112,7 @@ def least_certain(predictor: Predictor, example: Example, most: int) -> list[Ato
 
 
 def _by_certainty(world: PredictedWorld) -> list[Atom]:
+    world.complete_turns()
     cost, net = -_turn_gains(world), world.net
     by_cost = []
     for v in range(int(net.size[n.VARIABLES])):

@@ -11,7 +11,6 @@ from onlinesrl.logic.atom_index import Constants, GroundAtom
 from onlinesrl.mln.explain.explanation import Instance, merged
 from onlinesrl.mln.ground.binding_lists import Row
 from onlinesrl.mln.ground.join_planner import Group
-from onlinesrl.mln.kernels.elimination_forest import CLOSES, POSITIVE
 from onlinesrl.mln.lang.clausal_form import Clause
 from onlinesrl.mln.lang.weight_file import rule_text
 
@@ -62,7 +61,7 @@ def explained(
     for weight, clause, name, row in clauses:
         if turned.isdisjoint(row.atoms):
             continue
-        change = int(_holds(row, values)) - int(_holds(row, local))
+        change = int(row.holds(values.__getitem__)) - int(row.holds(local.__getitem__))
         constants = dict(zip(clause.template, name[1], strict=True))
         text = rule_text(program, clause, constants)
         if weight is None:
@@ -93,14 +92,3 @@ def explained(
         forbidden=() if alternative else (*forbidden,),
         other=cost,
     )
-
-
-def _holds(row: Row, values: Values) -> bool:
-    together = True
-    for bits, atom in zip(row.bits, row.atoms, strict=True):
-        together &= (values[atom] == 1.0) == bool(bits & POSITIVE)
-        if bits & CLOSES:
-            if together:
-                return True
-            together = True
-    return False

@@ -56,6 +56,17 @@ class Row(NamedTuple):
     bits: bytes
     atoms: tuple[GroundAtom, ...]
 
+    def holds(self, value: Callable[[GroundAtom], float]) -> bool:
+        """Tell whether the ground clause is true where the atoms have these values."""
+        together = True
+        for bits, atom in zip(self.bits, self.atoms, strict=True):
+            together &= (value(atom) == 1.0) == bool(bits & POSITIVE)
+            if bits & CLOSES:
+                if together:
+                    return True
+                together = True
+        return False
+
 
 class ClauseJoins:
     """The joins of one clause over facts and domains that change.

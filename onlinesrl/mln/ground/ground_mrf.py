@@ -92,20 +92,40 @@ class GroundMRF:
             and np.all(count[self.exactly] == 1)
         )
 
+    def gains(self, weight: Floats) -> tuple[Floats, float]:
+        """Return what each atom gains by soft unit clauses where it is true, and the score of all false."""
+        unit = np.flatnonzero(~self.hard & (np.diff(self.start) == 1))
+        literal, weight = self.literals[self.start[unit]], weight[unit]
+        gain = np.bincount(np.abs(literal) - 1, np.sign(literal) * weight, self.n_atoms)
+        return gain.astype(np.float64), float(weight[literal < 0].sum())
+
     def select(self, clauses: Ints) -> GroundMRF:
         """Return the model with only the selected clauses, in the given order."""
         start, places = gathered(self.start, clauses)
         hard = self.hard[clauses]
         return replace(self, start=start, literals=self.literals[places], hard=hard)
 
-    def with_clauses(self, other: GroundMRF) -> GroundMRF:
-        """Return the model with the clauses of a model over the same atoms appended to its own."""
+    def with_clauses(self, *others: GroundMRF) -> GroundMRF:
+        """Return the model with the clauses of models over the same atoms appended to its own."""
+        every = (self, *others)
+        length = np.concatenate([np.diff(model.start) for model in every])
         return replace(
             self,
-            start=np.concatenate((self.start, self.start[-1] + other.start[1:])),
-            literals=np.concatenate((self.literals, other.literals)),
-            hard=np.concatenate((self.hard, other.hard)),
+            start=np.concatenate(([0], np.cumsum(length))),
+            literals=np.concatenate([model.literals for model in every]),
+            hard=np.concatenate([model.hard for model in every]),
         )
+
+    def without(self, state: State, atoms: Ints) -> GroundMRF:
+        """Return the model with a further hard clause: of some atoms, one differs from the state."""
+        true = atoms[state[atoms] != 0]
+        decided = np.isin(self.group[atoms], self.group[true][self.group[true] >= 0])
+        false = atoms[(state[atoms] == 0) & ~decided]  # in other groups, or in none
+        literals = np.concatenate((signed(true, False), signed(false, True)))
+        clause = replace(
+            self, start=np.array([0, len(literals)]), literals=literals, hard=np.ones(1, np.bool_)
+        )
+        return self.with_clauses(clause)
 
     def with_units(self, literals: Ints32, hard: bool) -> GroundMRF:
         """Return the model with unit clauses appended to its clauses."""

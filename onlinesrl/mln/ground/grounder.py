@@ -134,11 +134,16 @@ class Grounder:
             batch, listed=np.where(narrowed, np.uint8(grounding_frames.FOUND), batch.listed)
         )
 
-    def ground(self, batch: grounding_frames.Batch, w: int) -> tuple[int, int]:
-        """Ground a world of a batch; return a status and its detail, see ``reason``."""
+    def ground(
+        self, batch: grounding_frames.Batch, w: int, plans: grounding_frames.Plans | None = None
+    ) -> tuple[int, int]:
+        """Ground a world of a batch, by default by the layout's plans.
+
+        Returns a status and its detail, see ``reason``.
+        """
         while True:
             status, detail = ground_labelled(
-                self.layout.plans,
+                self.layout.plans if plans is None else plans,
                 batch,
                 w,
                 self.net,
@@ -175,8 +180,9 @@ class Grounder:
         wholly: Wholly = NONE,
         learning: bool = False,
         narrowed: bool = True,
+        plans: grounding_frames.Plans | None = None,
     ) -> grounding_frames.Batch:
-        """Ground one example and return its batch.
+        """Ground one example, by default by the layout's plans, and return its batch.
 
         ``narrowed``: atoms that hard rules make false are not open, as in the step of a learner. ``learning``
         adds the example's constants to the stream. For ``wholly`` see ``Packer.add``. Raises ExampleError.
@@ -184,7 +190,7 @@ class Grounder:
         self.packer.clear()
         self.packer.add(example, 0, wholly)
         batch = self.batch(learning) if narrowed else self.packer.batch(learning)
-        status, detail = self.ground(batch, 0)
+        status, detail = self.ground(batch, 0, plans)
         if status != grounding_frames.OK:
             raise ExampleError(self.reason(batch, 0, status, detail), KINDS[status])
         return batch

@@ -10,6 +10,8 @@ once, since the substitution is its key.
 A variable of an existential part that ranges over a type lengthens all ground clauses of its clause when
 the type grows: then the whole clause is ground again. Where targets are listed it ranges over these instead,
 and only the ground clauses that one of them touches are.
+
+A clause that is left out is ground for given constants only.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from functools import partial
 from itertools import count, product
-from math import nan
+from math import nan, prod
 from typing import NamedTuple, TypeAlias
 
 from onlinesrl.core.errors import Infeasible
@@ -36,9 +38,12 @@ from onlinesrl.mln.ground.join_planner import (
     ExistentialPlan,
     Scan,
     compile_program,
+    holds_by_default,
     leaves,
     pinned_steps,
 )
+from onlinesrl.mln.ground.model_index import PAIRS
+from onlinesrl.mln.kernels.grounding_frames import EVERY
 from onlinesrl.mln.lang.clausal_form import Clause
 from onlinesrl.mln.lang.weight_file import rule_text
 
@@ -77,6 +82,9 @@ class _Clause:
         for part, existential in zip(plan.exists, exists, strict=True):
             joined |= _scanned(part, listed) & {*existential.variables}
         self.free = {name: kind for name, kind in kinds.items() if name not in joined}
+        asked = {name for literal in plan.query for name in _names(literal.atom)}
+        self.may_wait = plan.clause.hard and holds_by_default(plan, False) and asked >= {*self.free}
+        """Whether it may be left out: facts and query atoms then tell which ground clauses go."""
 
     def template(self, key: Key) -> Constants:
         """Return the constants of the template of a ground clause's weight."""
@@ -110,7 +118,8 @@ class IncrementalGrounder:
 
     If ``listed``, only atoms of query predicates that the facts list are open; otherwise all are, over the
     constants that the program declares or some fact mentions. Clauses that an ``old`` grounder has as well,
-    with any weights, have its numbers, and all others new ones.
+    with any weights, have its numbers, and all others new ones. A hard clause that holds by default is left
+    out once the variables that no fact binds have more than ``eager`` values together.
     """
 
     def __init__(
@@ -119,9 +128,12 @@ class IncrementalGrounder:
         query: Sequence[str],
         listed: bool = False,
         old: IncrementalGrounder | None = None,
+        eager: int = EVERY,
     ):
         self.plan = compile_program(program, query)
-        self.listed = listed
+        self.listed, self.eager = listed, eager
+        self.left_out = frozenset[int]()
+        """The clauses, by number, of which only given ground clauses are made."""
         self._facts = AtomIndex()
         clauses = [_Clause(plan, listed) for plan in self.plan.clauses]
         self._clauses = old.numbered(clauses) if old else dict(enumerate(clauses))
@@ -209,6 +221,7 @@ class IncrementalGrounder:
     @paused_collection()
     def everything(self) -> Step:
         """Return all ground clauses and query atoms. Raises Infeasible as ``change`` does."""
+        self._leave_out()
         rows = self._ground([(number, {}) for number in self._clauses])
         predicates = self.plan.program.predicates
         atoms = dict[GroundAtom, float | None]()
@@ -227,7 +240,7 @@ class IncrementalGrounder:
         A numeric atom has any value; 0 means that it is absent. False and listed atoms mention their
         constants. Raises Infeasible if the facts break a hard rule; then nothing has changed.
         """
-        before = {atom: self.fact(atom) for atom in facts}
+        before, left_out = {atom: self.fact(atom) for atom in facts}, self.left_out
         if not len(self._facts):
             old = self.everything()
             self.set_facts(facts)
@@ -235,15 +248,13 @@ class IncrementalGrounder:
                 new = self.everything()
             except Infeasible:
                 self.set_facts(before)
+                self.left_out = left_out
                 raise
             return Step(
                 {**dict.fromkeys(old.rows), **new.rows}, {**dict.fromkeys(old.atoms), **new.atoms}
             )
-        constants = self._constants(facts)
-        old_constants = {(kind, name) for kind, name in constants if name in self._domains[kind]}
-        self.set_facts(facts)
-        new_constants = {(kind, name) for kind, name in constants if name in self._domains[kind]}
-        moved = sorted(old_constants ^ new_constants)
+        moved = self._moved(facts)
+        self._leave_out()
         pins = [
             pin
             for atom, value in facts.items()
@@ -255,6 +266,7 @@ class IncrementalGrounder:
             came = self._ground(pins)
         except Infeasible:
             self.set_facts(before)
+            self.left_out = left_out
             raise
         atoms, keys = self._atoms_of(facts, moved), dict[Key, None]()
         if pins or moved:
@@ -264,6 +276,54 @@ class IncrementalGrounder:
             self.set_facts(facts)
         rows: dict[Key, Row | None] = {**keys, **came}
         return Step(rows, {atom: self._value(atom) for atom in atoms})
+
+    # clauses that are left out -------------------------------------------------------------------
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the clauses, in their order."""
+        return [*self._clauses]
+
+    @property
+    def may_wait(self) -> set[int]:
+        """The numbers of the clauses that may be left out."""
+        return {n for n, clause in self._clauses.items() if clause.may_wait and not self.listed}
+
+    def size(self, number: int) -> int:
+        """Return how many values the variables of a clause that no fact binds have together."""
+        return prod(len(self._domains[kind]) for kind in self._clauses[number].free.values())
+
+    def every(self, number: int) -> dict[Key, Row | None]:
+        """Return all ground clauses of a clause."""
+        return _present(self._made(self._substitutions([(number, {})])))
+
+    def only(self, keys: Iterable[Key]) -> dict[Key, Row | None]:
+        """Return ground clauses by their keys; None for those that are no more, or true."""
+        rows: dict[Key, Row | None] = dict.fromkeys(keys)
+        pins = [(n, dict(zip(self._clauses[n].names, row, strict=True))) for n, row in rows]
+        return rows | self._made(self._substitutions(pins))
+
+    def beside(self, atoms: Iterable[GroundAtom]) -> dict[Key, Row | None]:
+        """Return the ground clauses, of clauses that are left out, that mention atoms."""
+        pins = (pin for atom in atoms for pin in self._matches(atom) if pin[0] in self.left_out)
+        return self._made(self._substitutions(pins))
+
+    def follow(self, facts: Mapping[GroundAtom, float | None]) -> Iterator[Key]:
+        """Change facts; yield ground clauses that their atoms may have to do with, perhaps repeatedly.
+
+        These are of clauses that are not left out.
+        """
+        moved = self._moved(facts)
+        pins = [pin for atom in facts for pin in self._matches(atom)]
+        pins += [pin for kind, name in moved for pin in self._ranges(kind, name)]
+        for number, constants in self._joined(self._whole(pins)):
+            yield from ((number, row) for row in constants)
+
+    def mentioned(self, key: Key) -> dict[GroundAtom, None]:
+        """Return the atoms that a ground clause mentions outside of EXIST, those of evidence too."""
+        clause = self._clauses[key[0]]
+        binding = dict(zip(clause.names, key[1], strict=True))
+        return {_ground(literal.atom, binding): None for literal in clause.clause.literals}
 
     def atoms(self, row: Row, key: Key) -> set[GroundAtom]:
         """Return the atoms of a ground clause, and the facts that existential parts may have."""
@@ -348,10 +408,11 @@ class IncrementalGrounder:
         """Return a grounder of the same facts for another program, and what differs for its reader.
 
         ``rows`` are all ground clauses here. Only clauses that are new are ground, and others where they
-        range over a constant that comes or goes. None if predicates or groups are others: then all is new.
+        range over a constant that comes or goes. None if predicates or groups are others, or a clause is
+        left out: then all is new.
         Raises Infeasible if the facts break a hard rule.
         """
-        other = IncrementalGrounder(program, self.plan.query, self.listed, self)
+        other = IncrementalGrounder(program, self.plan.query, self.listed, self, self.eager)
         predicates = self.plan.program.predicates
         if other.plan.groups != self.plan.groups or any(
             predicates.get(name, predicate) != predicate
@@ -359,6 +420,9 @@ class IncrementalGrounder:
         ):
             return None
         other.set_facts(self.facts())
+        other._leave_out()
+        if self.left_out or other.left_out:
+            return None
         both = self._clauses.keys() & other._clauses.keys()
         moved = sorted({*self._typed_constants()} ^ {*other._typed_constants()})
         pins = [pin for kind, name in moved for pin in other._ranges(kind, name) if pin[0] in both]
@@ -384,6 +448,14 @@ class IncrementalGrounder:
                 if not domain[name]:
                     del domain[name]
             self._facts.set(atom, value)
+
+    def _moved(self, facts: Mapping[GroundAtom, float | None]) -> list[_TypedConstant]:
+        """Change facts; return the constants that come or go."""
+        constants = self._constants(facts)
+        old = {(kind, name) for kind, name in constants if name in self._domains[kind]}
+        self.set_facts(facts)
+        new = {(kind, name) for kind, name in constants if name in self._domains[kind]}
+        return sorted(old ^ new)
 
     def _typed_constants(self) -> Iterator[_TypedConstant]:
         return ((kind, name) for kind, names in self._domains.items() for name in names)
@@ -446,29 +518,47 @@ class IncrementalGrounder:
 
     # ground clauses ------------------------------------------------------------------------------
 
+    def _leave_out(self) -> None:
+        """Leave out the clauses that have become large; they stay so."""
+        most = {
+            n: self.eager * (PAIRS if len(self._clauses[n].plan.query) == 2 else 1)
+            for n in self.may_wait
+        }
+        self.left_out |= {n for n, room in most.items() if self.size(n) > room}
+
+    def _whole(self, pins: Iterable[tuple[int, Binding]]) -> Iterator[tuple[int, Binding]]:
+        return (pin for pin in pins if pin[0] not in self.left_out)
+
     def _ground(self, pins: Iterable[tuple[int, Binding]]) -> dict[Key, Row | None]:
+        return self._made(self._substitutions(self._whole(pins)))
+
+    def _made(self, substitutions: Mapping[int, Collection[Constants]]) -> dict[Key, Row | None]:
         rows = dict[Key, Row | None]()
-        for number, constants in self._substitutions(pins).items():
+        for number, constants in substitutions.items():
             rows |= self._rows(number)(constants)
         return rows
 
     def _keys(self, pins: Iterable[tuple[int, Binding]]) -> dict[Key, None]:
         """Return the keys of ground clauses whose substitutions extend bindings."""
-        every = self._substitutions(pins).items()
+        every = self._substitutions(self._whole(pins)).items()
         return {(number, constants): None for number, of in every for constants in of}
 
     def _substitutions(
         self, pins: Iterable[tuple[int, Binding]]
     ) -> dict[int, dict[Constants, None]]:
         """Return the constants of clauses' own variables in the substitutions that extend bindings."""
+        result = dict[int, dict[Constants, None]]()
+        for number, constants in self._joined(pins):
+            result.setdefault(number, {}).update(dict.fromkeys(constants))
+        return result
+
+    def _joined(self, pins: Iterable[tuple[int, Binding]]) -> Iterator[tuple[int, Bindings]]:
+        """Yield clauses with the constants of substitutions, perhaps repeatedly."""
         given = dict[tuple[int, tuple[str, ...]], list[Constants]]()
         for number, pin in pins:
             given.setdefault((number, (*pin,)), []).append((*pin.values(),))
-        result = dict[int, dict[Constants, None]]()
         for (number, bound), rows in given.items():
-            constants = self._joins_from(number, bound)(rows)
-            result.setdefault(number, {}).update(dict.fromkeys(constants))
-        return result
+            yield number, self._joins_from(number, bound)(rows)
 
     def _clause_joins(self, number: int) -> ClauseJoins:
         clause = self._clauses[number]

@@ -235,16 +235,19 @@ def _bare(term: Term) -> Term:
     return Variable(term.name) if isinstance(term, Variable) else term
 
 
-def holds_by_default(plan: ClausePlan) -> bool:
+def holds_by_default(plan: ClausePlan, learned: bool) -> bool:
     """Tell whether a clause that pays where it is true holds wherever most query atoms are false.
 
     Such a clause may be ground lazily (cutting plane inference, Riedel 2008): only where two atoms are true.
+    With ``learned`` weights it pays as long as its weights are not negative.
     """
     clause = plan.clause
     if not plan.types or plan.exists or sum(not x.positive for x in plan.query) < 2:
         return False
-    fixed = not clause.template and VALUE not in plan.types.values()
-    return clause.hard or (fixed and clause.sign * (clause.weight or 0.0) > 0)
+    if clause.hard or VALUE in plan.types.values():
+        return clause.hard
+    weight = clause.sign * (clause.weight or float(learned))
+    return weight > 0 and (learned or not clause.template)
 
 
 class _Compiler:

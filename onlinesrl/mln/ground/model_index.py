@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from onlinesrl.core.arrays import Ints
 from onlinesrl.logic.ast import Constant, Leaf, Variable
 from onlinesrl.logic.kernels.whole_numbers import NO_NUMBER
 from onlinesrl.logic.whole_numbers import COMPARISONS, OPERATIONS, whole_number
@@ -110,8 +111,24 @@ class Layout:
         return strides[::-1], size
 
 
+EAGER = {"auto": 2000, "never": k.EVERY}
+"""How many groundings of a clause are ground before any state violates them, by the setting ``lazy``."""
 PAIRS = 50
-"""So many times more groundings of a clause of two literals are ground at first: they form cliques."""
+"""So many times more groundings of a clause of two query atoms are ground at first where it is learned."""
+
+
+def eager_groundings(plan: Plan, most: int, learned: bool = False) -> Ints:
+    """Return how many groundings of each clause are ground before any state violates them, int64[clauses].
+
+    Of those that hold by default these are ``most``; ``learned`` as in ``holds_by_default``.
+    """
+    by_default = [holds_by_default(clause, learned) for clause in plan.clauses]
+    pairs = [learned and len(clause.query) == 2 for clause in plan.clauses]
+    every = zip(by_default, pairs, strict=True)
+    sizes = [min(k.EVERY, most * (PAIRS if two else 1)) if held else k.EVERY for held, two in every]
+    return np.array(sizes, np.int64)
+
+
 _BYTES = {"run", "binds", "hard", "literal_positive", "found_again", "part_exists"}
 _WIDE = {"eager", "number", "first_weight", "unseen_weight"}
 
@@ -150,16 +167,14 @@ class _Encoder:
             self.literals(plan.query, slots)
             self.end("literal_start", "literal_query")
             self.template(plan, slots)
-            eager = layout.eager if holds_by_default(plan) else k.EVERY
-            if len(plan.query) == 2:
-                eager = min(k.EVERY, PAIRS * eager)
-            self.add(hard=plan.clause.hard, sign=plan.clause.sign, eager=eager)
+            self.add(hard=plan.clause.hard, sign=plan.clause.sign)
             columns["value_variable"] += [
                 n for n, kind in enumerate(plan.types.values()) if kind == VALUE
             ]
             self.end("value_start", "value_variable")
         self.existentials()
         self.candidates()
+        columns["eager"] = eager_groundings(layout.plan, layout.eager).tolist()
         columns["declared"] = [len(layout.constants[t]) for t in layout.types]
         columns["index_slot"] = [slot for slot, _ in self.indexes]
         columns["index_argument"] = [argument for _, argument in self.indexes]

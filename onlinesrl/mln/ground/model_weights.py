@@ -106,6 +106,17 @@ class ModelWeights:
         k.effective(net, self.arrays.value, cu, cv, weight)
         return weight
 
+    def of_clause(self, c: int, cu: float = 0.0, cv: float = 0.0) -> Floats:
+        """Return the weights of a clause, and that of new template constants; see ``weigh``."""
+        a, blocks = self.arrays, int(self.arrays.size[1])
+        first, unseen = int(self.plans.first_weight[c]), int(self.plans.unseen_weight[c])
+        size = int(a.block_size[c])
+        start = a.block[:blocks][a.key[:blocks, 0] == c]
+        own = np.arange(first, unseen + size)
+        value = a.value[np.concatenate((own, (start[:, None] + np.arange(size)).ravel()))]
+        weight: Floats = value[:, 0] + cu * value[:, 1] + cv * value[:, 2]
+        return weight
+
     # names ---------------------------------------------------------------------------------
 
     def set(self, number: int, key: tuple[str, ...], weight: float) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.inference.rounding import Magnitude
 
@@ -25,35 +25,13 @@ class Brute:
 
     def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``."""
-        best = _first_maximum(model, state_scores(model, weight, bonus), weight, bonus)
-        if best is None:
+        scores, size = state_scores(model, weight, bonus), Magnitude.of(weight, bonus)
+        if (top := scores.max()) == -np.inf:
             raise Infeasible("no state satisfies the hard clauses and the groups")
-        return best
-
-    def second_best(
-        self,
-        model: GroundMRF,
-        weight: Floats,
-        best_state: State,
-        bonus: Floats | None = None,
-    ) -> Solution | None:
-        """Return the best feasible state other than ``best_state``; None if there is none."""
-        scores = state_scores(model, weight, bonus)
-        scores[best_state @ (1 << np.arange(model.n_atoms)[::-1])] = -np.inf
-        return _first_maximum(model, scores, weight, bonus)
-
-
-def _first_maximum(
-    model: GroundMRF, scores: Floats, weight: Floats, bonus: Floats | None
-) -> Solution | None:
-    size, top = Magnitude.of(weight, bonus), scores.max()
-    if top == -np.inf:
-        return None
-    maxima = np.flatnonzero(scores >= top - TIE * max(min(1.0, size.total), abs(top)))
-    states = ((maxima[:, None] >> np.arange(model.n_atoms)[::-1]) & 1).astype(np.uint8)
-    state = states[0]
-    score = model.score(state, weight, bonus)
-    return Solution(state, score, score, "brute", certified=True)
+        first = np.argmax(scores >= top - TIE * max(min(1.0, size.total), abs(top)))
+        state = ((first >> np.arange(model.n_atoms)[::-1]) & 1).astype(np.uint8)
+        score = model.score(state, weight, bonus)
+        return Solution(state, score, score, "brute", certified=True)
 
 
 def state_scores(model: GroundMRF, weight: Floats, bonus: Floats | None) -> Floats:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State, network_of
+from onlinesrl.mln.inference.clause_chains import chained
 from onlinesrl.mln.inference.clique_elimination import CliqueTables
 from onlinesrl.mln.inference.components import components, restrict, solve_components
 from onlinesrl.mln.inference.mcmc_diagnostics import combine
@@ -22,8 +24,9 @@ from onlinesrl.mln.kernels.elimination_order import GENERIC
 class Exact:
     """Sum-product variable elimination of each component that is narrow enough, ``sampler`` for the others.
 
-    It is clause by clause or, if that is too wide, on ``CliqueTables``. The route is ``exact``, the sampler's
-    route, or both as in ``exact+mcsat``. Raises Wide if a table would be too large and there is no sampler.
+    It is clause by clause or, if that is too wide, with ``chained`` clauses, or on ``CliqueTables``. The
+    route is ``exact``, the sampler's route, or both as in ``exact+mcsat``. Raises Wide if a table would be
+    too large and there is no sampler.
     """
 
     def __init__(self, sampler: MarginalEngine | None = None) -> None:
@@ -43,16 +46,27 @@ class Exact:
             return None
 
         def wide(atoms: Ints, clauses: Ints) -> Marginals:
-            part = restrict(model, atoms, clauses)
+            part, w = restrict(model, atoms, clauses), weight[clauses]
+            with suppress(Wide):
+                return _by_chain(part, w)
             try:
-                return CliqueTables().marginals(part, weight[clauses])
+                return CliqueTables().marginals(part, w)
             except Wide:
                 if self._sampler is None:
                     raise
-                return self._sampler.marginals(part, weight[clauses])
+                return self._sampler.marginals(part, w)
 
         live = model.hard | (weight != 0)
         return together(model.n_atoms, solve_components(components(model, live), narrow, wide))
+
+
+def _by_chain(model: GroundMRF, weight: Floats) -> Marginals:
+    """Eliminate with long clauses as chains. Raises Wide, also where no clause is long."""
+    split = chained(model, weight)
+    if split is None:
+        raise Wide("the induced width is too large for elimination")
+    answer = _by_clause(*split)
+    return replace(answer, probability=answer.probability[: model.n_atoms])
 
 
 def _by_clause(model: GroundMRF, weight: Floats) -> Marginals:

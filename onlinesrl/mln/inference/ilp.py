@@ -4,14 +4,14 @@ The encoding is compact (Riedel 2008; Noessner, Niepert & Stuckenschmidt 2013). 
 A soft clause of two or more literals has a continuous ``z`` in [0, 1]. Once the ``y`` are integral, the
 weight pushes ``z`` to the clause's truth value, so one side of the equivalence is enough. Unit clauses and
 the bonus are in the objective only. Equal clauses are merged beforehand, and clauses of weight zero left
-out. A group is one row.
+out. A group is one row, and so are hard clauses of two literals that form a clique.
 
 Importing this module imports PuLP and HiGHS: do it where a solver is needed, not before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.search_status import doing
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
+from onlinesrl.mln.inference.clique_merging import merged
 from onlinesrl.mln.inference.ilp_solvers import SOLVERS
 from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.inference.rounding import Magnitude
@@ -69,21 +70,6 @@ class Ilp:
         if self._program is None or not self._program.fits(weight):
             self._program = CompactProgram(merged, weight)
         return self._optimise(self._program, weight, bonus, start, max_work)
-
-    def second_best(
-        self,
-        model: GroundMRF,
-        weight: Floats,
-        best_state: State,
-        bonus: Floats | None = None,
-    ) -> Solution | None:
-        """Find the best feasible state other than ``best_state``; None where there is no other."""
-        program = CompactProgram(self._merge(model), weight)
-        program.forbid(best_state)
-        try:
-            return self._optimise(program, weight, bonus)
-        except Infeasible:
-            return None
 
     def _merge(self, model: GroundMRF) -> Merged:
         if self._merged is None or self._merged.model is not model:
@@ -203,11 +189,6 @@ class CompactProgram:
         self.problem.setObjective(pulp.LpAffineExpression(terms))
         return float(unit[negative].sum())
 
-    def forbid(self, state: State) -> None:
-        """Leave one state out: a no-good cut, at least one atom differs from it."""
-        differs = tuple(-a if true else a for a, true in enumerate(state.tolist(), start=1))
-        self.problem.addConstraint(self._at_least(1, differs))
-
     def begin_with(self, state: State) -> None:
         """Give the variables the values of a feasible state, from which a solver may begin."""
         true = self.merged.satisfied(state)[self._long]
@@ -222,8 +203,14 @@ class CompactProgram:
 
     def _rows(self) -> Iterator[Any]:
         model, clauses = self.merged.model, self.merged.clauses
-        for k in np.unique(self.merged.where[model.hard]):
-            yield self._at_least(1, clauses[k])
+        hard = [clauses[k] for k in np.unique(self.merged.where[model.hard])]
+        for clause in hard:
+            if len(clause) != 2:
+                yield self._at_least(1, clause)
+        pairs = [clause for clause in hard if len(clause) == 2]
+        start, literals = merged(np.array(pairs, np.int32).reshape(-1, 2))
+        for begin, end in pairwise(start.tolist()):
+            yield self._at_least(end - begin - 1, literals[begin:end].tolist())
         sums: list[dict[Any, int]] = [{} for _ in model.exactly]
         for y, group in zip(self._y, model.group.tolist(), strict=True):
             if group >= 0:
@@ -238,7 +225,7 @@ class CompactProgram:
                 yield from (self._at_least(1, (-literal,), {z: 1}) for literal in clauses[k])
 
     def _at_least(
-        self, bound: int, literals: tuple[int, ...], plus: dict[Any, int] | None = None
+        self, bound: int, literals: Sequence[int], plus: dict[Any, int] | None = None
     ) -> Any:
         """Require of the true literals and the terms ``plus`` that they come to ``bound``."""
         terms = {self._y[abs(literal) - 1]: 1 if literal > 0 else -1 for literal in literals}

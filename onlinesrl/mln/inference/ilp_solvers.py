@@ -19,13 +19,13 @@ import pulp
 
 from onlinesrl.core import search_status
 from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.highs import run, solver
 
 GAP = 1e-9
-"""The absolute gap between bound and best solution at which a search ends; the default, 1e-4, is coarse.
+"""The absolute gap between bound and best solution at which a search ends; the default, 1e-4, is coarse."""
 
-It is also HiGHS's tolerance for integrality, because HiGHS prunes what gains less than that."""
-PATIENCE_SECONDS = 0.25
-"""How long HiGHS may take to leave a search."""
+INTEGRALITY = 1e-8
+"""HiGHS's tolerance for integrality: it prunes what gains less. At 1e-9 it is reported to damage memory."""
 
 
 class Highs(pulp.LpSolver):  # type: ignore[misc]
@@ -41,23 +41,15 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
     def __init__(self, max_nodes: int | None) -> None:
         super().__init__(mip=True, msg=False)
         self._looks, self._most_looks = 0, math.inf
-        self._highs = highspy.Highs()  # type: ignore[no-untyped-call]
-        options = {
-            "output_flag": False,
-            "threads": 1,
-            "random_seed": 0,
-            "mip_rel_gap": 0.0,
-            "mip_abs_gap": GAP,
-            "mip_feasibility_tolerance": GAP,
-            "mip_heuristic_run_feasibility_jump": False,
-        }
-        if max_nodes is not None:
-            options["mip_max_nodes"] = max_nodes
-        for option, setting in options.items():
-            self._highs.setOptionValue(option, setting)
+        self._highs = solver(
+            mip_rel_gap=0.0,
+            mip_abs_gap=GAP,
+            mip_feasibility_tolerance=INTEGRALITY,
+            mip_heuristic_run_feasibility_jump=False,
+            **({} if max_nodes is None else {"mip_max_nodes": max_nodes}),
+        )
         self._highs.cbMipLogging += self._note
         self._highs.cbMipInterrupt += self._look
-        self._highs.HandleUserInterrupt = True
 
     def _look(self, event: highspy.HighsCallbackEvent) -> None:
         """Count HiGHS's callbacks, one per step of its search; interrupt the search past the limit.
@@ -124,9 +116,8 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
             np.array(matrix.a_matrix_.index_, np.intp),
             np.array(matrix.a_matrix_.value_),
         )
-        return dual_bound(
-            np.array(matrix.col_cost_), rows, np.array(self._highs.getSolution().row_dual)
-        )
+        dual = np.array(self._highs.getSolution().row_dual)
+        return dual_bound(np.array(matrix.col_cost_), rows, dual)[0]
 
 
 class Rows(NamedTuple):
@@ -139,11 +130,12 @@ class Rows(NamedTuple):
     value: Floats
 
 
-def dual_bound(cost: Floats, rows: Rows, dual: Floats) -> float:
-    """Return a bound on all solutions of a linear program to maximise ``cost``, of columns in [0, 1].
+def dual_bound(cost: Floats, rows: Rows, dual: Floats) -> tuple[float, Floats]:
+    """Return a bound on all solutions of a linear program to maximise ``cost``, and the reduced costs.
 
-    By weak duality any duals of the rows give a bound, so a solver's tolerances do not matter. The error of
-    rounding is added.
+    Columns are in [0, 1]. By weak duality any duals of the rows give a bound, so a solver's tolerances do not
+    matter. The error of rounding is added. The bound is less by the size of a reduced cost where its column
+    is 0 though it is positive, or 1 though it is negative.
     """
     side = np.where(dual > 0, rows.high, rows.low)
     dual = np.where(np.isfinite(side), dual, 0.0)
@@ -152,21 +144,8 @@ def dual_bound(cost: Floats, rows: Rows, dual: Floats) -> float:
     reduced_cost = cost - np.bincount(rows.column, entry, len(cost))
     size = float(np.abs(entry).sum() + np.abs(of_rows).sum() + np.abs(cost).sum())
     of_columns = np.maximum(reduced_cost, 0.0)
-    return math.fsum([*of_rows, *of_columns, 2.0**-52 * (len(entry) + len(cost)) * size])
-
-
-def run(highs: highspy.Highs) -> None:
-    """Let HiGHS solve its problem in another thread, because no signal is handled inside HiGHS."""
-    try:
-        highs.startSolve()
-        while not highs.wait(search_status.POLL_SECONDS)[0]:
-            search_status.poll()
-    except BaseException:
-        # HiGHS checks only now and then whether to stop: a heuristic's problem may take seconds
-        highs.cancelSolve()  # type: ignore[no-untyped-call]
-        if not highs.wait(PATIENCE_SECONDS)[0]:
-            search_status.left_behind.append(highs)
-        raise
+    error = 2.0**-52 * (len(entry) + len(cost)) * size
+    return math.fsum([*of_rows, *of_columns, error]), reduced_cost
 
 
 def _matrix(lp: Any) -> tuple[list[Any], highspy.HighsLp]:

@@ -8,7 +8,7 @@ block moves a chain from one mode to another.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar, NamedTuple
@@ -18,7 +18,7 @@ import numpy as np
 from onlinesrl.core import search_status
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Unsolved
-from onlinesrl.core.kernels.random import generator
+from onlinesrl.core.kernels.random import Generator, generator
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.maxwalksat import feasible_state
 from onlinesrl.mln.inference.mcmc_diagnostics import BATCHES, BatchMeans, Draw
@@ -65,15 +65,10 @@ class Chains(ABC):
     def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:
         """See ``MarginalEngine.marginals``. Raises Unsolved if no first state is found."""
         problem = reduced(model, weight)
-        initial = starts(problem, self.seed, self.record)
-        draw = self.sampler(problem, blocks(problem, initial.annealed))
-        states = [initial.of(chain) for chain in range(self.chains)]
-        rngs = [generator(self.seed, self.record, chain) for chain in range(self.chains)]
+        draw, states, rngs = self._begun(problem)
         means = BatchMeans(
             self.chains, problem.n_atoms, -(-self.samples // (self.chains * BATCHES))
         )
-        for state, rng in zip(states, rngs, strict=True):
-            draw(state, self.burn_in, rng, *np.zeros((2, problem.n_atoms)))
         means.fill(draw, states, rngs)
         while (
             self.error is not None
@@ -87,6 +82,30 @@ class Chains(ABC):
         diagnostics = means.diagnostics().of(problem.stands_for, means.samples)
         probability = problem.expand(means.mean())
         return Marginals(probability, None, self.route, means.samples, diagnostics)
+
+    def states(self, model: GroundMRF, weight: Floats) -> Iterator[Iterator[State]]:
+        """Yield for each chain its ``samples / chains`` samples, whatever the error. Raises Unsolved."""
+        problem = reduced(model, weight)
+        draw, states, rngs = self._begun(problem)
+
+        def drawn(state: State, rng: Generator) -> Iterator[State]:
+            sums = np.zeros((2, problem.n_atoms))
+            for _ in range(-(-self.samples // self.chains)):
+                draw(state, 1, rng, *sums)
+                search_status.poll()
+                yield problem.expand(state)
+
+        yield from map(drawn, states, rngs)
+
+    def _begun(self, problem: Reduced) -> tuple[Draw, list[State], list[Generator]]:
+        """Return what draws samples, and each chain after its burn-in. Raises Unsolved."""
+        initial = starts(problem, self.seed, self.record)
+        draw = self.sampler(problem, blocks(problem, initial.annealed))
+        states = [initial.of(chain) for chain in range(self.chains)]
+        rngs = [generator(self.seed, self.record, chain) for chain in range(self.chains)]
+        for state, rng in zip(states, rngs, strict=True):
+            draw(state, self.burn_in, rng, *np.zeros((2, problem.n_atoms)))
+        return draw, states, rngs
 
 
 class Starts(NamedTuple):

@@ -44,20 +44,6 @@ class MapEngine(Protocol):
         ...
 
 
-class RankingEngine(MapEngine, Protocol):
-    """A MapEngine that finds the runner-up as well."""
-
-    def second_best(
-        self,
-        model: GroundMRF,
-        weight: Floats,
-        best_state: State,
-        bonus: Floats | None = None,
-    ) -> Solution | None:
-        """Return the best feasible state other than ``best_state``; None where there is none."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class Marginals:
     """The probability of every atom under ``P(state) = exp(w . f(state)) / Z`` of feasible states.

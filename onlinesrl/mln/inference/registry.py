@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from onlinesrl.core.engine import EngineSection
 from onlinesrl.core.io.config_section import Kinds, named
-from onlinesrl.core.io.config_types import Count, Natural
+from onlinesrl.core.io.config_types import Count, Names, Natural
 
 if TYPE_CHECKING:
     from onlinesrl.core.arrays import Floats
@@ -75,6 +75,8 @@ class StateSection(MlnEngine):
     Learned from are rivals found the same way, proven or not: there is no bound on the regret.
     """
 
+    scores = False
+
     @staticmethod
     @abstractmethod
     def state_engine(seed: int) -> MapEngine:
@@ -95,6 +97,23 @@ class SamplerSection(MlnEngine):
     """by predicate, the least probability of an atom that is predicted true, or f1: that with the best F1 on
     the predictions so far; null: true atoms have more than 1/2."""
 
+    coverage: Annotated[float, Field(gt=0, le=0.999)] | None = None
+    """of what share of units (atoms, or groups of which at most one is true) the set of labels has the truth,
+    such as 0.95; null: there are no sets."""
+    coverage_by: Literal["class"] | None = None
+    """class: of the units of each true label by itself; null: of all units of a predicate together."""
+
+    formulas: Names | None = None
+    """formulas whose probabilities each prediction has, for all constants of their free variables."""
+    given: Names | None = None
+    """the formulas on whose condition these probabilities are."""
+
+    @model_validator(mode="after")
+    def _covers_classes(self) -> Self:
+        if self.coverage_by is not None and self.coverage is None:
+            raise ValueError("coverage_by: expected coverage too, such as 0.95")
+        return self
+
     @staticmethod
     @abstractmethod
     def sampler(**options: Any) -> Chains:
@@ -107,19 +126,43 @@ class SamplerSection(MlnEngine):
         sampler = self.sampler(seed=seed)
         marginals = Exact(sampler) if self.presolve == "exact" else sampler
         inference = self.inference(seed, max_atoms)
-        return replace(inference, marginals=marginals, threshold=self.threshold)
+        return replace(
+            inference,
+            marginals=marginals,
+            threshold=self.threshold,
+            coverage=self.coverage,
+            formulas=self.formulas or (),
+            given=self.given or (),
+            by_class=self.coverage_by is not None,
+        )
 
 
 class MpeSection(MlnEngine):
     """The most probable state, proven, by elimination, branch and bound, and the integer linear program."""
 
     name = "mpe"
+    scores = False
     audit_every: Natural = 0
     """every n-th example is also solved whole, and the two answers are compared; 0: none."""
+    lazy: Literal["auto", "never"] = "auto"
+    """auto: where elimination is too wide, large rules are ground only where a state violates them, if highs
+    solves with presolve and without max_nodes; never: everything is ground first."""
+    best: Count = 1
+    """how many of the best states a prediction lists, its own among them."""
 
     def make(self, seed: int, max_atoms: int) -> Inference:
         """See ``MlnEngine.make``."""
-        return replace(self.inference(seed, max_atoms), audit_every=self.audit_every)
+        from onlinesrl.mln.ground.model_index import EAGER
+
+        inference = self.inference(seed, max_atoms)
+        cuts = inference.presolve and self.solver == "highs" and self.max_nodes is None
+        return replace(
+            inference,
+            audit_every=self.audit_every,
+            eager=EAGER[self.lazy if cuts else "never"],
+            max_work=self.max_work,
+            best=self.best,
+        )
 
 
 class WalkSatSection(StateSection):
@@ -232,9 +275,16 @@ def marginal_engine(
     from onlinesrl.mln.inference.exact_marginals import Exact
 
     number = {} if samples is None else {"samples": samples, "burn_in": samples // 10}
-    section = ENGINES["mcsat" if method == "exact" else method]
-    sampler = section.sampler(seed=seed, error=error, **number)
+    sampler = sampler_of(method, seed, error=error, **number)
     return Exact(sampler) if method == "exact" else sampler
+
+
+def sampler_of(method: str, seed: int, **options: Any) -> Chains:
+    """Return the sampler of one of ``MARGINAL_METHODS``, for ``exact`` that of what is too wide."""
+    sampler: Chains = ENGINES["mcsat" if method == "exact" else method].sampler(
+        seed=seed, **options
+    )
+    return sampler
 
 
 def exact_engine(last: Ilp, max_work: int | None) -> Router:

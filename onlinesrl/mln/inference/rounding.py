@@ -20,9 +20,9 @@ from onlinesrl.mln.kernels.weight_magnitude import HIGHEST, TOLERANCE, UNIT
 SHARE = 1e-6
 """The largest error as a share of the sum, if the smallest weight is smaller."""
 
-SMALL, SUM, HUGE = 1e-5, 2.0**23, 2.0**40
+SMALL, SUM, HUGE = 1e-4, 2.0**23, 2.0**40
 """Numbers are scaled for a solver: up to ``SMALL`` while the sum stays below ``SUM``, ``HUGE`` sums to it."""
-FINE, COARSE = 1e-9, 1e-6
+FINE, COARSE = 1e-8, 1e-6
 """A solver's error per column; the second holds if some numbers are smaller than ``SMALL``."""
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, network_of
 from onlinesrl.mln.inference.components import components, restrict, solve_components
@@ -105,17 +105,23 @@ def eliminated(model: GroundMRF, weight: Floats, bonus: Floats, growth: int) -> 
 
 
 def build_structure(
-    net: Network, model: GroundMRF, growth: int = elimination_order.MAX_CELLS
+    net: Network,
+    model: GroundMRF,
+    growth: int = elimination_order.MAX_CELLS,
+    last: Bools | None = None,
 ) -> elimination_order.Structure:
     """Return the tables of an elimination; for ``growth`` see ``Structure``.
 
-    Raises Wide where they would be too large, Infeasible where a hard clause is empty.
+    The variables ``last``, bool[variables], are eliminated after all others. Raises Wide where the tables
+    would be too large, Infeasible where a hard clause is empty.
     """
     arcs, cells = 64 + 8 * len(model.literals), 4096 + 2 * len(model.literals)
     while True:
         memory = elimination_order.structure_memory(
             model.n_atoms + 1, model.n_clauses + 1, arcs, cells, growth
         )
+        if last is not None:
+            memory.last[: len(last)] = last
         status = elimination_order.structure(net, memory)
         if status == elimination_order.SOLVED:
             return memory

@@ -2,9 +2,9 @@
 
 The model is ``Feature(+f, t) ^ Label(t, +y)`` and ``Next(t, u) ^ Label(t, +y) ^ Label(u, +z)``, but it is
 not ground. With K labels, weight (row, z) stands at K row + z. Row y < K has the weights of the steps from
-label y. A feature gets a row at the first gap that has it. A score is the sum of number * weight over the
-features and steps that hold. A wrong label counts as two wrong atoms, which
-cost 1 each, or what the true label costs.
+label y. A feature gets a row at the first gap that has it, or with its first number where features have
+units. A score is the sum of number * weight over the features and steps that hold. A wrong label counts as
+two wrong atoms, which cost 1 each, or what the true label costs.
 """
 
 import math
@@ -12,9 +12,12 @@ import math
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
-from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.jit.decorators import kernel, kernel_of
 from onlinesrl.core.jit.frames import Frame
 from onlinesrl.core.kernels.averaging import Averaged, add
+from onlinesrl.core.online.averaged_weights import learn
+from onlinesrl.core.online.metric_steps import add_number, begin, note, shorten
+from onlinesrl.core.online.update_rules.rule import UpdateParams
 
 FAR = 2.0**20
 """Scores beyond this are made relative to each other; sums below it are exact to a billionth."""
@@ -47,6 +50,14 @@ class Scores(Frame):
     step: Floats  # [label, label]
     before: Ints  # [position, label] the previous label in this best labelling
     path: Ints  # [position]
+
+
+class Ranked(Frame):
+    """The best labellings of one chain that end in a label, in memory that is reused."""
+
+    best: Floats  # [position, label, rank] their scores, from the highest
+    before: Ints  # [position, label, rank] the previous label * ranks + its rank
+    path: Ints  # [rank, position]
 
 
 class Sums(Frame):
@@ -146,6 +157,49 @@ def predict(
     """Write the best labelling of a chain to ``path``."""
     score(chains, c, w, cu, cv, k, s)
     viterbi(chains.start[c + 1] - chains.start[c], k, s)
+
+
+@kernel
+def _insert(best: Floats, before: Ints, x: float, place: int) -> bool:
+    """Insert a score behind those that are no lower; tells whether it is among the best."""
+    r = len(best) - 1
+    if not x > best[r]:
+        return False
+    while r > 0 and x > best[r - 1]:
+        best[r], before[r] = best[r - 1], before[r - 1]
+        r -= 1
+    best[r], before[r] = x, place
+    return True
+
+
+@kernel
+def best_labellings(n: int, k: int, s: Scores, m: Ranked) -> int:
+    """Write the labellings of ``n`` positions of highest score to ``path``; returns how many there are.
+
+    A label of a position keeps the best labellings that end in it (Soong & Huang 1991, list Viterbi). The
+    first labels win a tie.
+    """
+    ranks = len(m.path)
+    m.best[: n + 1] = -np.inf
+    for z in range(k):
+        m.best[0, z, 0] = s.local[0, z]
+    for t in range(1, n + 1):
+        for z in range(k if t < n else 1):  # behind the last position, the best of all
+            for y in range(k):
+                for r in range(ranks):
+                    x = m.best[t - 1, y, r] + (s.step[y, z] if t < n else 0.0)
+                    if not _insert(m.best[t, z], m.before[t, z], x, y * ranks + r):
+                        break
+            for r in range(ranks if t < n else 0):
+                m.best[t, z, r] += s.local[t, z]
+    paths = 0
+    while paths < ranks and m.best[n, 0, paths] > -np.inf:
+        label, rank = 0, paths
+        for t in range(n, 0, -1):
+            label, rank = divmod(m.before[t, label, rank], ranks)
+            m.path[paths, t - 1] = label
+        paths += 1
+    return paths
 
 
 @kernel
@@ -392,3 +446,50 @@ def expected_gap(
     for t in range(begin + 1, begin + size):
         w.delta[w.mark[k * chains.label[t - 1] + chains.label[t]] - 1] += 1.0
     return n, max(entropy, 0.0)
+
+
+@kernel_of("units", None)
+def _sum_numbers(chains: Chains, c: int, w: FeatureWeights, params: UpdateParams) -> None:
+    """Do as ``weight_lookup.sum_numbers`` for a chain; the labels of a feature share a unit."""
+    k, params.share[0] = params.sharing, 1.0
+    first, stop = chains.first[chains.start[c]], chains.first[chains.start[c + 1]]
+    for j in range(first, stop):
+        x = abs(number(chains, j))
+        if chains.feature[j] >= 0 and x > 0.0:
+            row = row_of(w, chains.feature[j])
+            size = add_number(params, row, x)
+            for i in range(k * row, k * row + k if size < x else 0):
+                shorten(w, params, i, size)
+    for j in range(first, stop):
+        if chains.feature[j] >= 0:
+            begin(params, w.row[chains.feature[j]])
+
+
+@kernel_of("units", None)
+def _note_numbers(
+    chains: Chains, c: int, w: FeatureWeights, params: UpdateParams, learned: bool
+) -> None:
+    """Do as ``weight_lookup.note_numbers`` for a chain."""
+    for j in range(chains.first[chains.start[c]], chains.first[chains.start[c + 1]]):
+        if chains.feature[j] >= 0:
+            note(w, params, w.row[chains.feature[j]], learned)
+
+
+@kernel
+def learn_from_gap(
+    chains: Chains,
+    c: int,
+    w: FeatureWeights,
+    params: UpdateParams,
+    scalar: Floats,
+    n: int,
+    rho: float,
+    cost: float,
+) -> float:
+    """Learn along a chain's gap of ``n`` weights; see ``averaged_weights.learn``."""
+    if len(params.unit) > 0:
+        _sum_numbers(chains, c, w, params)
+    loss = learn(w, params, scalar, n, rho, cost, False)
+    if len(params.unit) > 0:
+        _note_numbers(chains, c, w, params, not np.isnan(loss))
+    return loss

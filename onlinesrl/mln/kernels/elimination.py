@@ -2,7 +2,7 @@
 
 ``eliminate`` fills the tables of a ``structure`` from the weights of the ground clauses, eliminates, and
 reads the maximising state back. Ties go to the first value (none, then atoms in their order) of the
-variable that is decided.
+variable that is decided. ``complete`` reads back other states, the best that begin in a given way.
 """
 
 import numpy as np
@@ -25,7 +25,6 @@ from onlinesrl.mln.kernels.ground_network import (
     TRUE,
     VARIABLES,
     Network,
-    soft_score,
 )
 
 
@@ -359,45 +358,32 @@ def eliminate(net: Network, st: Structure, weight: Floats, bonus: Floats, state:
 
 
 @kernel
+def complete(net: Network, st: Structure, weight: Floats, stop: int, loss: Floats) -> None:
+    """Decide the variables at the places below ``stop`` in the order; the others are in ``st.value``.
+
+    ``loss`` [value of a variable] becomes how much less than this state the best one scores that differs from
+    it at first in this variable, in the order from the last place down, and has this value there. It is
+    infinite at places from ``stop`` on, and of variables that are not ``last``.
+    """
+    loss[: net.size[ATOMS] + net.size[VARIABLES]] = np.inf
+    for place in range(stop - 1, -1, -1):
+        v = st.order[place]
+        best = st.choice[message_cell(net, st, v)]
+        if st.last[v]:
+            slot = net.var_start[v] + v
+            st.value[v] = best
+            most = local_score(net, st, v, weight)
+            for x in range(values(net, v)):
+                if x != best:
+                    st.value[v] = x
+                    loss[slot + x] = most - local_score(net, st, v, weight)
+        st.value[v] = best
+
+
+@kernel
 def set_bonus(net: Network, truth: Bytes, augmented: bool, cost: Floats, bonus: Floats) -> None:
     """Write each atom's bonus: the label loss up to its constant if ``augmented``, else 0."""
     for a in range(net.size[ATOMS]):
         bonus[a] = 0.0
         if augmented and net.fixed[a] == OPEN and not net.latent[a]:
             bonus[a] = -cost[a] if truth[a] else cost[a]
-
-
-@kernel
-def margin(
-    net: Network,
-    st: Structure,
-    weight: Floats,
-    best: Bytes,
-    score: float,
-    bonus: Floats,
-    state: Bytes,
-) -> float:
-    """Return ``score`` less that of the best state other than ``best``.
-
-    Another state differs in some variable, so it is the best of those that ``best``'s value of one
-    variable is forbidden to, over all variables. Infinite where there is no other state. ``bonus`` is 0;
-    ``state`` is scratch.
-    """
-    second = -np.inf
-    for v in range(net.size[VARIABLES]):
-        atom = -1
-        for a in range(net.var_start[v], net.var_start[v + 1]):
-            if best[a]:
-                atom = a
-        fixed, exactly = net.fixed[atom] if atom >= 0 else OPEN, net.exactly[v]
-        if atom >= 0:
-            net.fixed[atom] = FALSE
-        else:
-            net.exactly[v] = 1
-        other = eliminate(net, st, weight, bonus, state)
-        if other > -np.inf and fixed != TRUE:
-            second = max(second, soft_score(net, state, weight))
-        if atom >= 0:
-            net.fixed[atom] = fixed
-        net.exactly[v] = exactly
-    return score - second

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints, Ints32
+from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
 from onlinesrl.mln.kernels.ground_network import ROWS, VARIABLES, Network
@@ -58,6 +58,7 @@ class Structure(Frame):
     table: Annotated[Floats, "cell"]
     choice: Annotated[Ints32, "cell"]
     value: Annotated[Ints32, "atom"]
+    last: Annotated[Bytes, "atom"]  # 1: eliminated after all variables of 0
     growth: int  # more than growth * (cells of the clauses' tables) + MODEST_CELLS cells are WIDE
 
 
@@ -154,13 +155,20 @@ def _classify(net: Network, st: Structure, row: int) -> int:
     else:
         st.row_kind[row] = GENERIC
     for k in range(last + 1):
+        variables = 0
         for p in range(start, net.lit_start[row + 1]):  # connect its variables pairwise
-            a = _variable(net, p, k)
+            a, repeated = _variable(net, p, k), False
             for q in range(start, p):
                 b = _variable(net, q, k)
+                repeated |= a == b
                 edge = _edge(net, st, a, b) if a != b else 0
                 if edge < 0:
                     return -edge
+            variables += not repeated
+            if (
+                variables > MAX_DEGREE + 1
+            ):  # whichever of them is eliminated first has too many neighbours
+                return WIDE
         if st.row_kind[row] == GENERIC:
             g = st.size[GENERICS]
             if g == len(st.generic_row):
@@ -171,9 +179,9 @@ def _classify(net: Network, st: Structure, row: int) -> int:
 
 
 @kernel
-def _enqueue(st: Structure, entries: int, v: int) -> int:
+def _enqueue(st: Structure, entries: int, v: int, last: int) -> int:
     degree = st.degree[v]
-    if degree > MAX_DEGREE:
+    if degree > MAX_DEGREE or st.last[v] > last:
         return entries
     if entries == len(st.queue_next):
         return -1
@@ -198,16 +206,20 @@ def _next_variable(st: Structure) -> int:
 
 @kernel
 def _order(net: Network, st: Structure) -> int:
-    """Eliminate by least degree, adding fill edges."""
+    """Eliminate by least degree, the variables that are ``last`` after the others, adding fill edges."""
     n = net.size[VARIABLES]
     most = min(MAX_CELLS, st.growth * st.size[CELLS] + MODEST_CELLS)
     st.queue_head[:] = -1
-    entries = 0
-    for v in range(n - 1, -1, -1):
-        entries = _enqueue(st, entries, v)
-        if entries < 0:
-            return TABLES_FULL
+    entries, last, before = 0, 0, n
+    for v in range(n):
+        before -= st.last[v]
     for place in range(n):
+        if place in (0, before):
+            last = int(place == before)
+            for u in range(n - 1, -1, -1):
+                entries = _enqueue(st, entries, u, last) if st.place[u] < 0 else entries
+                if entries < 0:
+                    return TABLES_FULL
         v = _next_variable(st)
         if v < 0:
             return WIDE
@@ -236,7 +248,7 @@ def _order(net: Network, st: Structure) -> int:
                 if edge < 0:
                     return -edge
         for i in range(start, st.size[MEMBERS]):
-            entries = _enqueue(st, entries, st.clique[i])
+            entries = _enqueue(st, entries, st.clique[i], last)
             if entries < 0:
                 return TABLES_FULL
     st.clique_start[n] = st.size[MEMBERS]

@@ -84,7 +84,7 @@ def _emit_literals(
 
 
 @kernel
-def _emit_key(
+def emit_key(
     plans: Plans, batch: Batch, w: int, c: int, run: int, row: int, net: Network, s: Scratch
 ) -> None:
     """Write the key of a row's weights, their step and their offset in the block, by template constants."""
@@ -304,7 +304,7 @@ def emit(
     net.row_step[row] = 0
     net.row_factor[row] = plans.sign[c] * _value(plans, batch, c, s)
     if not plans.hard[c]:
-        _emit_key(plans, batch, w, c, run, row, net, s)
+        emit_key(plans, batch, w, c, run, row, net, s)
     net.lit_start[row + 1] = net.size[LITERALS]
     net.clause_start[row + 1] = net.clause_start[row] + length
     net.size[ROWS] += 1

@@ -16,7 +16,10 @@ hard clauses of ``d <=> l1 ^ ... ^ ln``. The key of ``d`` is the row of ``d v !l
 counts and predictions ignore them.
 """
 
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Any
+
+import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
@@ -87,6 +90,23 @@ def network(
         key=keys,
         clause=clauses,
     )
+
+
+def joined(net: Network, part: Network) -> Network:
+    """Return a network with the rows of another one over the same atoms after its own."""
+    (rows, literals), (more, others) = net.size[[ROWS, LITERALS]], part.size[[ROWS, LITERALS]]
+    size = net.size.copy()
+    size[[ROWS, LITERALS, GROUNDINGS]] += part.size[[ROWS, LITERALS, GROUNDINGS]]
+    parts: dict[str, Any] = {"size": size}
+    for name in Network._names:
+        a, b = getattr(net, name), getattr(part, name)
+        if name in {"lit_start", "clause_start"}:
+            parts[name] = np.concatenate((a[: rows + 1], a[rows] + b[1 : more + 1]))
+        elif name.startswith("row_"):
+            parts[name] = np.concatenate((a[:rows], b[:more]))
+        elif name.startswith("lit_"):
+            parts[name] = np.concatenate((a[:literals], b[:others]))
+    return replace(net, **parts)
 
 
 @kernel

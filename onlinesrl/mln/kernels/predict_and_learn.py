@@ -58,7 +58,7 @@ from onlinesrl.mln.kernels.prediction_counts import (
     record,
     record_probabilities,
 )
-from onlinesrl.mln.kernels.sum_product import clause_probability, log_partition, sum_product
+from onlinesrl.mln.kernels.sum_product import left_out, log_partition, sum_product
 from onlinesrl.mln.kernels.unit_curvature import (
     UnitRows,
     labels,
@@ -74,8 +74,10 @@ from onlinesrl.mln.kernels.weight_lookup import (
     gap,
     log_loss_gap,
     mean_cost,
+    note_numbers,
     number,
     score_gap,
+    sum_numbers,
     widen_rows,
 )
 from onlinesrl.mln.kernels.weight_magnitude import beyond, fine, largest
@@ -156,7 +158,13 @@ def fits(p: StepFrame, weight: Floats, total: float, augmented: bool) -> int:
 
 @kernel
 def order(p: StepFrame) -> int:
-    """Find the order of elimination; returns OK, GROW_CLAUSES, GROW_TABLES, TOO_WIDE or INFEASIBLE."""
+    """Find the order of elimination; returns OK, GROW_CLAUSES, GROW_TABLES, TOO_WIDE or INFEASIBLE.
+
+    A network that leaves clauses out is too wide.
+    """
+    for c in range(len(p.net.left_out)):
+        if p.net.left_out[c]:
+            return TOO_WIDE
     if p.net.clause_start[p.net.size[ROWS]] > len(p.weight):
         return GROW_CLAUSES
     status = structure(p.net, p.structure)
@@ -457,7 +465,7 @@ def learn_by_covariance(p: StepFrame, n: int, entropy: float, partly: bool, chec
         clear_gap(w, n)
         return loss
     hold_gap(p, n)
-    reduce_by_units(net, w, c, p.rows, p.state.truth, p.state.rival, p.rival.unary, p.ahead, units)
+    reduce_by_units(net, w, c, p.rows, p.state.truth, p.rival.unary, p.ahead, units)
     restore_gap(p, n)
     q, t = multiply(c, w.touched, w.delta, n), 1.0
     if checked and units > 1 and q > 0.0:
@@ -490,7 +498,7 @@ def shorter(p: StepFrame, n: int, q: float, loss: float, partly: bool) -> float:
 @kernel_of("covers", 0.0)
 def loss_by(p: StepFrame, partly: bool) -> float:
     """Return -log P(truth), or of the labels, by the weights of ground clauses in ``weight``."""
-    net, st, rest = p.net, p.structure, p.rival
+    net, st = p.net, p.structure
     log_z = log_partition(net, st, p.weight)
     if partly:
         clamp(net, p.state.truth)
@@ -499,16 +507,26 @@ def loss_by(p: StepFrame, partly: bool) -> float:
         return log_z
     for r in range(net.size[ROWS]):
         for k in range(net.row_len[r] if net.row_weight[r] >= 0 else 0):
-            _, left_out = clause_probability(net, st, r, k, rest.unary, rest.table, p.more)
-            share = float(int(clause_true(net, r, k, p.state.truth))) - left_out
+            share = float(int(clause_true(net, r, k, p.state.truth))) - left_out(net, st, r)
             log_z -= p.weight[net.clause_start[r] + k] * share
     return log_z
 
 
+@kernel
+def learn_along(p: StepFrame, n: int, rho: float, cost: float, again: bool) -> float:
+    """Learn along a gap of ``n`` weights; see ``averaged_weights.learn``."""
+    sum_numbers(p.net, p.weights, p.how)
+    loss = averaged_weights.learn(p.weights, p.how, p.scalar, n, rho, cost, again)
+    note_numbers(p.net, p.weights, p.how, not (again or np.isnan(loss)))
+    return loss
+
+
 @threaded
-def learn_sampled(p: StepFrame, n: int) -> float:
-    """Learn along the covariance from a gap to sampled states; see ``learn_by_covariance``."""
-    return learn_by_covariance(p, n, 0.0, False, False)
+def learn_from_gap(p: StepFrame, n: int, rho: float, cost: float, again: bool) -> float:
+    """Learn along a gap of ``n`` weights that an engine or samples gave; returns the loss."""
+    if p.how.covers:
+        return learn_by_covariance(p, n, rho, False, False)
+    return learn_along(p, n, rho, cost, again)
 
 
 @kernel
@@ -531,7 +549,7 @@ def learn(p: StepFrame, w: int, filled: bool, again: bool) -> int:
     if p.how.covers:
         loss = learn_by_covariance(p, n, rho, partly, True)
     else:
-        loss = averaged_weights.learn(p.weights, p.how, p.scalar, n, rho, cost, again)
+        loss = learn_along(p, n, rho, cost, again)
     p.out.loss[w] = loss
     p.out.status[w] = OVERFLOW if np.isnan(loss) else OK
     if len(p.heat) > 0 and not again and p.out.status[w] == OK:

@@ -163,27 +163,35 @@ def sum_product(
 
 
 @kernel
+def left_out(net: Network, st: Structure, row: int) -> float:
+    """Return what ``sum_product`` leaves out of each clause of a row.
+
+    That is the clause's truth where all its atoms are false, and 1 of a generic clause.
+    """
+    for p in range(net.lit_start[row], net.lit_start[row + 1]):
+        if not net.lit_positive[p]:
+            return 1.0
+    return 1.0 if st.row_kind[row] == GENERIC else 0.0
+
+
+@kernel
 def clause_probability(
     net: Network, st: Structure, row: int, k: int, unary: Floats, table: Floats, false: Floats
-) -> tuple[float, float]:
-    """Return the probability that a ground clause is true, and what ``sum_product`` leaves out of it.
-
-    The second is the clause's truth where all its atoms are false (a generic clause: 1). ``unary``, ``table``
-    and ``false`` are those of ``sum_product``.
-    """
+) -> float:
+    """Return the probability that a ground clause is true, by what ``sum_product`` writes."""
     if st.row_kind[row] == GENERIC:
-        return 1.0 - false[net.clause_start[row] + k], 1.0
+        return 1.0 - false[net.clause_start[row] + k]
     p = net.lit_start[row]
     a = net.lit_atom[p] + k * net.lit_step[p]
     u = net.var_of[a]
     p_a = unary[a + u + 1]
     if st.row_kind[row] == UNARY:
-        return (p_a, 0.0) if net.lit_positive[p] else (1.0 - p_a, 1.0)
+        return p_a if net.lit_positive[p] else 1.0 - p_a
     b = net.lit_atom[p + 1] + k * net.lit_step[p + 1]
     v, edge = net.var_of[b], st.row_kind[row]
     p_b = unary[b + v + 1]
     cell, _ = pair_cell(net, st, edge if edge >= 0 else find_edge(st, u, v), a, b, 0, 0)
     p_ab = table[cell]
     if net.lit_positive[p]:
-        return (p_a + p_b - p_ab, 0.0) if net.lit_positive[p + 1] else (1.0 - p_b + p_ab, 1.0)
-    return (1.0 - p_a + p_ab, 1.0) if net.lit_positive[p + 1] else (1.0 - p_ab, 1.0)
+        return p_a + p_b - p_ab if net.lit_positive[p + 1] else 1.0 - p_b + p_ab
+    return 1.0 - p_a + p_ab if net.lit_positive[p + 1] else 1.0 - p_ab

@@ -7,7 +7,8 @@ information is h x x'. The steps of the example are implicit, so h is the mean o
 to the score z after the unit. Units are taken one after the other: those before it have moved the weights by
 b, so that z is the root of z - m - x'b = v (1 - sigmoid(z)), v = x'S x, and it moves them by S x (1 -
 sigmoid(z)). Where each has its h beside the weights before the example, many that are alike are believed to
-tell too much, and the step is too short.
+tell too much, and the step is too short. The mean on the way is what the step needs. It is larger than
+h at the end of the way, so that after a long step the variance of the weight is too small.
 """
 
 import math
@@ -18,7 +19,7 @@ import numpy as np
 from onlinesrl.core.arrays import Bytes, Floats, Ints32
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
-from onlinesrl.core.kernels.averaging import clear_gap
+from onlinesrl.core.kernels.averaging import add, clear_gap
 from onlinesrl.core.kernels.covariance import (
     SLOTS,
     Covariance,
@@ -31,16 +32,13 @@ from onlinesrl.core.kernels.covariance import (
 )
 from onlinesrl.mln.kernels.elimination_order import values
 from onlinesrl.mln.kernels.ground_network import (
-    ATOMS,
     DEFINED,
     OPEN,
     ROWS,
     VARIABLES,
     Network,
-    clause_true,
-    define,
 )
-from onlinesrl.mln.kernels.weight_lookup import Weights, add_row
+from onlinesrl.mln.kernels.weight_lookup import Weights
 
 
 class UnitRows(Frame):
@@ -97,6 +95,16 @@ def list_rows(net: Network, rows: UnitRows) -> bool:
 
 
 @kernel
+def _value(net: Network, v: int, truth: Bytes) -> int:
+    """Return the value of a variable."""
+    first, value = net.var_start[v], 0
+    for a in range(first, net.var_start[v + 1]):
+        if truth[a]:
+            value = a - first + 1
+    return value
+
+
+@kernel
 def labels(net: Network, truth: Bytes) -> tuple[int, int]:
     """Return how many units have labels, and the value slot of the last one's truth.
 
@@ -104,16 +112,14 @@ def labels(net: Network, truth: Bytes) -> tuple[int, int]:
     """
     count, slot = 0, -1
     for v in range(net.size[VARIABLES]):
-        first, labelled, latent, value = net.var_start[v], 0, 0, 0
+        first, labelled, latent = net.var_start[v], 0, 0
         for a in range(first, net.var_start[v + 1]):
             if net.fixed[a] == OPEN:
                 labelled += 1 - int(net.latent[a])
                 latent += int(net.latent[a])
-            if truth[a]:
-                value = a - first + 1
         if labelled > 0:
             count += 1
-            slot = first + v + value if latent == 0 else -1
+            slot = first + v + _value(net, v, truth) if latent == 0 else -1
     return count, slot
 
 
@@ -140,98 +146,94 @@ def _labelled(net: Network, v: int) -> bool:
 
 
 @kernel
-def _set(net: Network, v: int, value: int, state: Bytes) -> bool:
-    """Give a variable a value, and defined atoms theirs; False: evidence or its group excludes the value."""
-    first, possible = net.var_start[v], value > 0 or not net.exactly[v]
-    for a in range(first, net.var_start[v + 1]):
-        true = a - first + 1 == value
-        if state[a] != true and net.fixed[a] != OPEN:
-            possible = False
-        state[a] = true
-    define(net, state)
-    return possible
+def _possible(net: Network, v: int, value: int, true: int) -> bool:
+    """Tell whether a variable may have another value than its ``true`` one by evidence and its group."""
+    last = net.var_start[v] - 1  # the atom of a value is this plus the value
+    return (
+        value != true
+        and (value > 0 or not net.exactly[v])
+        and (value == 0 or net.fixed[last + value] == OPEN)
+        and (true == 0 or net.fixed[last + true] == OPEN)
+    )
 
 
 @kernel
-def _breaks(net: Network, r: int, truth: Bytes, rival: Bytes) -> bool:
-    """Tell whether a rival breaks a hard clause of row r that the truth satisfies."""
-    for k in range(net.row_len[r]):
-        if clause_true(net, r, k, truth) and not clause_true(net, r, k, rival):
+def _decided(net: Network, v: int, r: int, k: int, truth: Bytes) -> bool:
+    """Tell whether clause k of row r holds by an atom that does not depend on v."""
+    for p in range(net.lit_start[r], net.lit_start[r + 1]):
+        a = net.lit_atom[p] + k * net.lit_step[p]
+        if truth[a] == net.lit_positive[p] and net.var_of[a] != v and net.fixed[a] != DEFINED:
             return True
     return False
 
 
 @kernel
-def _ahead(w: Weights, n: int) -> float:
-    """Return the product of the present weights and the gap."""
-    total = 0.0
-    for j in range(n):
-        i = w.touched[j]
-        total += (w.value[i, 0] + w.value[i, 1]) * w.delta[j]
-    return total
+def _true(net: Network, v: int, value: int, a: int, truth: Bytes) -> bool:
+    """Return whether an atom that is not defined is true where v has a value."""
+    return a == net.var_start[v] + value - 1 if net.var_of[a] == v else truth[a] > 0
 
 
 @kernel
-def _rival(
-    net: Network,
-    w: Weights,
-    rows: UnitRows,
-    v: int,
-    value: int,
-    truth: Bytes,
-    rival: Bytes,
-    n: int,
-    share: float,
-) -> tuple[int, bool]:
-    """Add ``share`` (f(truth) - f(rival)) to the gap, where v has another value; returns its weights.
-
-    ``rival`` is equal to ``truth``, and will be again. False: hard clauses or evidence exclude the value.
-    """
-    current = 0
-    for a in range(net.var_start[v], net.var_start[v + 1]):
-        if truth[a]:
-            current = a - net.var_start[v] + 1
-    possible = value != current and _set(net, v, value, rival)
-    if possible:
-        for place in range(rows.start[v], rows.start[v + 1]):
-            r = rows.row[place]
-            if net.row_weight[r] < 0:
-                possible &= not _breaks(net, r, truth, rival)
-            else:
-                n, _, _ = add_row(net, w, r, truth, rival, n, share)
-    _set(net, v, current, rival)
-    return n, possible
+def _holds(net: Network, v: int, value: int, r: int, k: int, truth: Bytes) -> bool:
+    """Tell whether clause k of row r holds where v has a value and all others have their true ones."""
+    for p in range(net.lit_start[r], net.lit_start[r + 1]):
+        a = net.lit_atom[p] + k * net.lit_step[p]
+        if net.fixed[a] != DEFINED:
+            true = _true(net, v, value, a, truth)
+        else:
+            true, row = True, net.key[a]
+            for q in range(net.lit_start[row] + 1, net.lit_start[row + 1]):
+                true &= _true(net, v, value, net.lit_atom[q], truth) != (net.lit_positive[q] > 0)
+        if true == (net.lit_positive[p] > 0):
+            return True
+    return False
 
 
 @kernel
 def _against_others(
-    net: Network,
-    w: Weights,
-    rows: UnitRows,
-    v: int,
-    truth: Bytes,
-    rival: Bytes,
-    score: Floats,
+    net: Network, w: Weights, rows: UnitRows, v: int, truth: Bytes, score: Floats
 ) -> tuple[int, float]:
     """Set the gap to f(truth) - E[f | another value of v]; return its weights, and m.
 
     ``score`` [value slot] is working memory. m is infinite where there is no other value.
     """
-    first, top, total = net.var_start[v] + v, -np.inf, 0.0
-    for value in range(values(net, v)):
-        n, possible = _rival(net, w, rows, v, value, truth, rival, 0, 1.0)
-        score[first + value] = -_ahead(w, n) if possible else -np.inf
-        clear_gap(w, n)
+    first, count, label = net.var_start[v] + v, values(net, v), _value(net, v, truth)
+    for value in range(count):
+        score[first + value] = 0.0 if _possible(net, v, value, label) else -np.inf
+    for place in range(rows.start[v], rows.start[v + 1]):
+        r = rows.row[place]
+        for k in range(net.row_len[r]):
+            if _decided(net, v, r, k, truth):
+                continue
+            holds, i = _holds(net, v, label, r, k, truth), net.row_weight[r] + k * net.row_step[r]
+            more = -np.inf if holds else 0.0  # of a hard clause
+            if net.row_weight[r] >= 0:
+                more = net.row_factor[r] * (w.value[i, 0] + w.value[i, 1])
+                more = -more if holds else more
+            for value in range(count):
+                if score[first + value] > -np.inf and _holds(net, v, value, r, k, truth) != holds:
+                    score[first + value] += more
+    top, total, n = -np.inf, 0.0, 0
+    for value in range(count):
         top = max(top, score[first + value])
     if top == -np.inf:
         return 0, np.inf
-    for value in range(values(net, v)):
+    for value in range(count):
         total += math.exp(score[first + value] - top)
-    n = 0
-    for value in range(values(net, v)):
-        share = math.exp(score[first + value] - top) / total
-        if share > 0.0:
-            n, _ = _rival(net, w, rows, v, value, truth, rival, n, share)
+    for value in range(count):
+        score[first + value] = math.exp(score[first + value] - top) / total
+    for place in range(rows.start[v], rows.start[v + 1]):
+        r = rows.row[place]
+        for k in range(net.row_len[r] if net.row_weight[r] >= 0 else 0):
+            if _decided(net, v, r, k, truth):
+                continue
+            holds, share = _holds(net, v, label, r, k, truth), 0.0
+            for value in range(count):
+                if score[first + value] > 0.0 and _holds(net, v, value, r, k, truth) != holds:
+                    share += score[first + value]
+            if share > 0.0:
+                x = net.row_factor[r] * (share if holds else -share)
+                n = add(w, n, net.row_weight[r] + k * net.row_step[r], x)
     return n, -(top + math.log(total))
 
 
@@ -253,18 +255,15 @@ def reduce_by_units(
     c: Covariance,
     rows: UnitRows,
     truth: Bytes,
-    rival: Bytes,
     score: Floats,
     moved: Floats,
     units: int,
 ) -> None:
     """Take the information of an example of so many labelled ``units`` off the covariance.
 
-    ``rival`` [atom] and ``score`` [value slot] are working memory, as is ``moved`` [weight], how far the
-    units before have moved the weights. That and the gap are 0 before and after.
+    ``score`` [value slot] is working memory, as is ``moved`` [weight], how far the units before have moved
+    the weights. That and the gap are 0 before and after.
     """
-    for a in range(net.size[ATOMS]):
-        rival[a] = truth[a]
     every, unit = (units + UNITS - 1) // UNITS, 0
     for u in range(net.size[VARIABLES]):
         if not _labelled(net, u):
@@ -272,7 +271,7 @@ def reduce_by_units(
         unit += 1
         if unit % every != 0:
             continue
-        n, m = _against_others(net, w, rows, u, truth, rival, score)
+        n, m = _against_others(net, w, rows, u, truth, score)
         if n > 0 and m < np.inf:
             v, ahead = multiply(c, w.touched, w.delta, n), m
             for j in range(n):

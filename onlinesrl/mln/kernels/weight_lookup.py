@@ -6,6 +6,7 @@ from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel, kernel_of
 from onlinesrl.core.kernels.averaging import Averaged, add
 from onlinesrl.core.kernels.covariance import widen
+from onlinesrl.core.online.metric_steps import add_number, begin, note, shorten
 from onlinesrl.core.online.update_rules.rule import UpdateParams
 from onlinesrl.mln.kernels.elimination_order import Structure
 from onlinesrl.mln.kernels.ground_network import (
@@ -20,7 +21,7 @@ from onlinesrl.mln.kernels.ground_network import (
     either_true,
 )
 from onlinesrl.mln.kernels.grounding_frames import Plans
-from onlinesrl.mln.kernels.sum_product import clause_probability
+from onlinesrl.mln.kernels.sum_product import clause_probability, left_out
 
 EPSILON = 2.0**-53  # a sum of n terms is off by at most n EPSILON times the sum of their sizes
 
@@ -202,12 +203,13 @@ def _may_change(net: Network, row: int) -> bool:
 @kernel
 def add_row(
     net: Network, weights: Weights, r: int, truth: Bytes, rival: Bytes, n: int, share: float
-) -> tuple[int, int, float]:
+) -> tuple[int, int]:
     """Add ``share`` (f(truth) - f(rival)) of the clauses of row r to ``delta``.
 
-    ``n`` weights were touched before. Returns how many are now, and the number and the sum of what was added.
+    ``n`` weights were touched before. Returns how many are now, and how many numbers were added; 0 if each
+    is 1 or -1, whose sums are exact.
     """
-    terms, total, first = 0, 0.0, net.row_weight[r]
+    terms, first = 0, net.row_weight[r]
     p = net.lit_start[r]
     literals = net.lit_start[r + 1] - p
     q = p + (literals == 2)
@@ -220,16 +222,13 @@ def add_row(
         if in_truth != in_rival:
             x = net.row_factor[r] * (int(in_truth) - int(in_rival))
             n = add(weights, n, first + k * net.row_step[r], share * x)
-            total += abs(net.row_factor[r])
             terms += 1
-    return n, terms, total
+    return n, terms if abs(net.row_factor[r]) != 1.0 else 0
 
 
 @kernel
-def gap(
-    net: Network, weights: Weights, truth: Bytes, rival: Bytes, cost: Floats
-) -> tuple[int, float]:
-    """Accumulate Delta = f(truth) - f(rival) in ``delta``; returns how many weights it touched, and rho."""
+def differences(net: Network, truth: Bytes, rival: Bytes, cost: Floats) -> float:
+    """Find the atoms whose values differ, for ``add_rows``; returns rho."""
     rho = 0.0
     net.differ[0] = 0
     for a in range(net.size[ATOMS]):
@@ -237,13 +236,31 @@ def gap(
         net.differ[a + 1] = net.differ[a] + differs  # how many up to this one differ
         if differs and net.fixed[a] != DEFINED and not net.latent[a]:
             rho += cost[a]
-    n, terms, total = 0, 0, 0.0
+    return rho
+
+
+@kernel
+def add_rows(
+    net: Network, weights: Weights, truth: Bytes, rival: Bytes, first: int, stop: int, n: int
+) -> tuple[int, int]:
+    """Add f(truth) - f(rival) of the clauses of rows to ``delta``; see ``differences`` and ``add_row``."""
+    terms = 0
     if net.differ[net.size[ATOMS]] > 0:
-        for r in range(net.size[ROWS]):
+        for r in range(first, stop):
             if net.row_weight[r] >= 0 and _may_change(net, r):
-                n, count, size = add_row(net, weights, r, truth, rival, n, 1.0)
-                terms, total = terms + count, total + size
-    _drop_rounding(weights, n, terms * EPSILON * total)
+                n, count = add_row(net, weights, r, truth, rival, n, 1.0)
+                terms += count
+    return n, terms
+
+
+@kernel
+def gap(
+    net: Network, weights: Weights, truth: Bytes, rival: Bytes, cost: Floats
+) -> tuple[int, float]:
+    """Accumulate Delta = f(truth) - f(rival) in ``delta``; returns how many weights it touched, and rho."""
+    rho = differences(net, truth, rival, cost)
+    n, terms = add_rows(net, weights, truth, rival, 0, net.size[ROWS], 0)
+    drop_rounding(net, weights, terms)
     return n, rho
 
 
@@ -253,7 +270,7 @@ def expected_gap(net: Network, weights: Weights, truths: Bytes, samples: Bytes) 
 
     ``truths`` and ``samples`` are uint8[state, atom].
     """
-    n, terms, total = 0, 0, 0.0
+    n, terms = 0, 0
     for r in range(net.size[ROWS]):
         first = net.row_weight[r]
         if first < 0:
@@ -267,9 +284,8 @@ def expected_gap(net: Network, weights: Weights, truths: Bytes, samples: Bytes) 
             if change != 0:
                 x = net.row_factor[r] * change / (len(truths) * len(samples))
                 n = add(weights, n, first + k * net.row_step[r], x)
-                total += abs(x)
                 terms += 1
-    _drop_rounding(weights, n, terms * EPSILON * total)
+    drop_rounding(net, weights, terms)
     return n
 
 
@@ -301,12 +317,41 @@ def log_loss_gap(
         if first < 0:
             continue
         for k in range(net.row_len[r]):
-            p, left_out = clause_probability(net, st, r, k, unary, table, false)
-            entropy -= weight[net.clause_start[r] + k] * (p - left_out)
+            p = clause_probability(net, st, r, k, unary, table, false)
+            entropy -= weight[net.clause_start[r] + k] * (p - left_out(net, st, r))
             x = float(int(clause_true(net, r, k, truth))) - p
             if abs(x) > EPSILON:
                 n = add(weights, n, first + k * net.row_step[r], sign * net.row_factor[r] * x)
     return n, max(entropy, 0.0)
+
+
+@kernel_of("units", None)
+def sum_numbers(net: Network, weights: Weights, params: UpdateParams) -> None:
+    """Sum up the numbers of a world by weights, give these units, and find how much its example counts.
+
+    The gap is touched by the weights that count; see ``core.online.metric_steps``.
+    """
+    rows, params.share[0] = net.size[ROWS] if len(params.unit) > 0 else 0, 1.0
+    for r in range(rows):
+        first, x = net.row_weight[r], abs(net.row_factor[r])
+        for k in range(net.row_len[r] if first >= 0 and x > 0.0 else 0):
+            i = first + k * net.row_step[r]
+            size = add_number(params, i, x)
+            if size < x:
+                shorten(weights, params, i, size)
+    for r in range(rows):
+        first = net.row_weight[r]
+        for k in range(net.row_len[r] if first >= 0 else 0):
+            begin(params, first + k * net.row_step[r])
+
+
+@kernel_of("units", None)
+def note_numbers(net: Network, weights: Weights, params: UpdateParams, learned: bool) -> None:
+    """Let the sums of ``sum_numbers`` count in the means, if the world was ``learned`` from; clear them."""
+    for r in range(net.size[ROWS] if len(params.unit) > 0 else 0):
+        first = net.row_weight[r]
+        for k in range(net.row_len[r] if first >= 0 else 0):
+            note(weights, params, first + k * net.row_step[r], learned)
 
 
 @kernel_of("covers", False)
@@ -343,7 +388,7 @@ def score_gap(
         if net.row_weight[r] < 0:
             continue
         for k in range(net.row_len[r]):
-            p, _ = clause_probability(net, st, r, k, unary, table, false)
+            p = clause_probability(net, st, r, k, unary, table, false)
             w = weight[net.clause_start[r] + k]
             gap += w * (float(int(clause_true(net, r, k, truth))) - p)
             total += abs(w)
@@ -352,13 +397,15 @@ def score_gap(
 
 
 @kernel
-def _drop_rounding(weights: Weights, n: int, error: float) -> None:
-    """Set Delta to 0 if none of its numbers exceeds the rounding error of their sums.
+def drop_rounding(net: Network, weights: Weights, terms: int) -> None:
+    """Set numbers of Delta to 0 that are within the rounding error of a sum of so many ``terms``.
 
-    Factors that cancel may leave 1e-17, along which an unbounded step would be immense. Counts leave 0.
+    Factors that cancel may leave 1e-17, along which an unbounded step would be immense. A sum is of numbers
+    as large as a ground clause of its weight counts.
     """
-    for j in range(n):
-        if not abs(weights.delta[j]) <= error:
-            return
-    for j in range(n):
-        weights.delta[j] = 0.0
+    for r in range(net.size[ROWS] if terms > 0 else 0):
+        first, error = net.row_weight[r], terms * EPSILON * (terms * abs(net.row_factor[r]))
+        for k in range(net.row_len[r] if first >= 0 else 0):
+            place = weights.mark[first + k * net.row_step[r]] - 1
+            if place >= 0 and abs(weights.delta[place]) <= error:
+                weights.delta[place] = 0.0

@@ -8,17 +8,24 @@ next weights and a lower bound.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.config_types import Count, Positive
 from onlinesrl.core.learning.batch import BatchLearner, Learned, Trace, Watch
+from onlinesrl.mln.ground.join_planner import compile_program
+from onlinesrl.mln.ground.model_index import EAGER, eager_groundings
 from onlinesrl.mln.inference.registry import LpSection, MpeSection
+from onlinesrl.mln.kernels.grounding_frames import EVERY
 from onlinesrl.mln.learning.problem import LIMITS, MlnProblem
+from onlinesrl.mln.learning.reweighted_world import ReweightedWorld
+
+if TYPE_CHECKING:
+    from onlinesrl.mln.learning.lazy_rivals import LazyRivals
 
 
 class MaxMargin(BatchLearner):
@@ -33,6 +40,8 @@ class MaxMargin(BatchLearner):
     """the maximal number of steps."""
     inference: Literal["exact", "lp"] = "exact"
     """how the most violated state is found: exactly, or by rounding the linear relaxation, unproven."""
+    lazy: Literal["auto", "never"] = "auto"
+    """auto: exact inference grounds large rules only where a state violates them; never: all first."""
 
     def needs(self) -> Mapping[str, str]:
         """See ``Section.needs``."""
@@ -42,9 +51,10 @@ class MaxMargin(BatchLearner):
         """Return the weights of the smallest objective; the gap is certified only if all inference is."""
         trace, n = Trace(watch), len(problem.start)
         cuts, best = Cuts(n), (np.inf, np.zeros(n))
+        worlds = self._worlds(problem)
         weights, bound, certified, limit = best[1], 0.0, True, np.inf
         for _ in range(self.steps):
-            excess, slope, proven = self._most_violated(problem, weights)
+            excess, slope, proven = self._most_violated(worlds, weights)
             certified &= proven
             objective = 0.5 * float(weights @ weights) + self.c * max(
                 0.0, excess - float(weights @ slope)
@@ -57,7 +67,7 @@ class MaxMargin(BatchLearner):
             cuts.add(excess, slope)
             weights, bound = cuts.solve(self.c)
         stats = {
-            "worlds": len(problem.ground),
+            "worlds": len(worlds),
             "cuts": len(cuts.excess),
             "objective": best[0],
             "lower_bound": bound if certified else None,
@@ -70,17 +80,39 @@ class MaxMargin(BatchLearner):
             warnings.append("some states were not proven to be the most violated: no bound holds")
         return Learned(best[1], trace.steps, stats, warnings)
 
-    def _most_violated(self, problem: MlnProblem, weights: Floats) -> tuple[float, Floats, bool]:
+    def _worlds(self, problem: MlnProblem) -> list[ReweightedWorld | LazyRivals]:
+        """Return the worlds, ground but for those with large rules that hold by default."""
+        most, lazy = EAGER[self.lazy if self.inference == "exact" else "never"], {}
+        plan = compile_program(problem.program, problem.query)
+        if np.any(eager_groundings(plan, most, learned=True) < EVERY):
+            from onlinesrl.mln.learning.lazy_rivals import LazyRivals
+
+            worlds = ((k, LazyRivals(problem, k, most)) for k in range(len(problem.worlds)))
+            lazy = {number: world for number, world in worlds if world.leaves_out()}
+        if not lazy:
+            return [*problem.ground]
+        whole = [number for number in range(len(problem.worlds)) if number not in lazy]
+        return [*problem.ground_worlds(whole), *lazy.values()]
+
+    def _most_violated(
+        self, worlds: Sequence[ReweightedWorld | LazyRivals], weights: Floats
+    ) -> tuple[float, Floats, bool]:
         """Return mean loss, mean f(truth) - f(y) of the most violated states, and whether they are proven."""
         section = MpeSection() if self.inference == "exact" else LpSection()
-        engine, n = section.make(0, LIMITS.atoms).engine, len(weights)
+        inference, n = section.make(0, LIMITS.atoms), len(weights)
         loss, slope, certified = 0.0, np.zeros(n), True
-        for world in problem.ground:
-            solution = engine.solve(world.model, world.weigh(weights), bonus=world.loss_gain)
+        for world in worlds:
+            if not isinstance(world, ReweightedWorld):
+                of_world, more, proven = world.most_violated(weights, inference)
+                loss, slope, certified = loss + of_world, slope + more, certified and proven
+                continue
+            solution = inference.engine.solve(
+                world.model, world.weigh(weights), bonus=world.loss_gain
+            )
             loss += world.loss(solution.state)
             slope += world.features(world.truth, n) - world.features(solution.state, n)
             certified &= solution.certified
-        return loss / len(problem.ground), slope / len(problem.ground), certified
+        return loss / len(worlds), slope / len(worlds), certified
 
 
 @dataclass

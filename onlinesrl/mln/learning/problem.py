@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, product
@@ -36,6 +36,7 @@ from onlinesrl.logic.text import show, show_instance
 from onlinesrl.mln.counting.world import world_of
 from onlinesrl.mln.ground.batch_packer import LimitKeys
 from onlinesrl.mln.ground.grounder import Limits, ModelGrounder
+from onlinesrl.mln.ground.model_weights import ModelWeights
 from onlinesrl.mln.inference.registry import MAP_METHODS
 from onlinesrl.mln.lang.clausal_form import clauses, plus_variables
 from onlinesrl.mln.lang.evidence_weights import check_learned
@@ -109,6 +110,11 @@ class MlnProblem:
         """Return the weight number of a rule (from 0) and its constants; the number of weights if unknown."""
         return self._places.get((rule, key), len(self._places))
 
+    @property
+    def keys(self) -> list[tuple[int, tuple[str, ...]]]:
+        """The number of the rule (from 0) and the constants of every weight."""
+        return [*self._places]
+
     @cached_property
     def _places(self) -> dict[tuple[int, tuple[str, ...]], int]:
         return {key: k for k, key in enumerate(self._weights(self.domains))}
@@ -126,7 +132,11 @@ class MlnProblem:
     @cached_property
     def ground(self) -> list[ReweightedWorld]:
         """The ground worlds of the query. Raises ExampleError."""
-        return self._ground(self)
+        return self.ground_worlds(range(len(self.worlds)))
+
+    def ground_worlds(self, numbers: Iterable[int]) -> list[ReweightedWorld]:
+        """Return the ground worlds of these numbers. Raises ExampleError."""
+        return self._ground(self, numbers)
 
     def counted(
         self, number: int, data: Self | None = None, bound: int | None = None
@@ -142,16 +152,16 @@ class MlnProblem:
         except ExampleError as error:
             raise data.located(number, error) from None
 
-    def _ground(self, data: Self) -> list[ReweightedWorld]:
-        """Ground the worlds of ``data`` for the query; features have the numbers of the weights.
+    def _ground(self, data: Self, numbers: Iterable[int]) -> list[ReweightedWorld]:
+        """Ground worlds of ``data`` for the query; features have the numbers of the weights.
 
         The feature of a rule of k clauses is the sum of the clauses' counts divided by k. Raises
         ExampleError.
         """
         shared = ModelGrounder(self.program, self.query, self.limits)
         ground_worlds: list[tuple[ModelGrounder, ReweightedWorld]] = []
-        for number, atoms in enumerate(data.worlds):
-            program, example = self._example(number, atoms)
+        for number in numbers:
+            program, example = self.example(number, data.worlds[number])
             grounder = shared
             if program is not self.program:
                 grounder = ModelGrounder(program, self.query, self.limits)
@@ -159,19 +169,22 @@ class MlnProblem:
                 ground_worlds.append((grounder, ground_world(grounder, example)))
             except ExampleError as error:
                 raise data.located(number, error) from None
-        clauses_of = Counter(clause.rule for clause in clauses(self.program))
-        numbers: dict[ModelGrounder, tuple[Ints, Floats]] = {}
-        for grounder in dict.fromkeys(grounder for grounder, _ in ground_worlds):
-            # the number of each weight, and the clause's share; the last of each stand for no weight
-            place = np.full(len(grounder.weights) + 1, -1, np.int64)
-            share = np.ones(len(grounder.weights) + 1)
-            for k, clause, key in grounder.weights.numbered():
-                place[k] = self.place(clause.rule, key)
-                share[k] = 1.0 / clauses_of[clause.rule]
-            numbers[grounder] = place, share
-        return [world.numbered(*numbers[grounder]) for grounder, world in ground_worlds]
+        of = {grounder: self.features(grounder.weights) for grounder, _ in ground_worlds}
+        return [world.numbered(*of[grounder]) for grounder, world in ground_worlds]
 
-    def _example(self, number: int, atoms: Sequence[GroundAtom]) -> tuple[Program, Example]:
+    def features(self, weights: ModelWeights) -> tuple[Ints, Floats]:
+        """Return the number in this problem of each weight of a table, and its clause's share of the feature.
+
+        The last of each stand for no weight.
+        """
+        clauses_of = Counter(clause.rule for clause in clauses(self.program))
+        place, share = np.full(len(weights) + 1, -1, np.int64), np.ones(len(weights) + 1)
+        for k, clause, key in weights.numbered():
+            place[k] = self.place(clause.rule, key)
+            share[k] = 1.0 / clauses_of[clause.rule]
+        return place, share
+
+    def example(self, number: int, atoms: Sequence[GroundAtom]) -> tuple[Program, Example]:
         """Return a world as a program and an example; constants only in the truth are declared."""
         evidence: Atoms = {}
         truth: Atoms = {name: [] for name in self.query}
@@ -271,7 +284,7 @@ class MlnProblem:
         """Predict each world of ``test`` (default: this problem's worlds) by ``method``."""
         if self.method == COUNTED:
             return self._counted(weights, self if test is None else test)
-        worlds = self.ground if test is None else self._ground(test)
+        worlds = self.ground if test is None else self._ground(test, range(len(test.worlds)))
         return self._scored(worlds, weights)
 
     def _counted(self, weights: Floats, data: Self, worlds: int | None = None) -> dict[str, Scored]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -178,24 +178,32 @@ class AtomCounter:
 
     def scored(self, results: Results, w: int) -> Sequence[tuple[str, Floats, Bools]]:
         """Return by predicate the probabilities of a world's scored atoms, and whether they are true."""
-        if w in results.scored:
-            return results.scored[w]
-        answer, (example, _, asked, unlabelled) = results.answered.get(w), results.worlds[w]
-        marginals = results.marginals.get(w) if answer is None else answer.marginals
-        true = self.true_atoms(example.truth or {})
-        scored = results.scored[w] = list[tuple[str, Floats, Bools]]()
-        for name, open_atoms in (marginals or {}).items():
-            atoms = [(name, tuple(map(str, atom.args))) for atom in open_atoms]
-            scores = np.array([atom.value for atom in open_atoms], np.float64)
-            is_true = np.array([atom in true for atom in atoms], np.bool_)
-            if unlabelled or asked is not None:
-                counted = [
-                    atom not in unlabelled and (asked is None or atom in asked) for atom in atoms
-                ]
-                scores, is_true = scores[counted], is_true[counted]
+        scored = list[tuple[str, Floats, Bools]]()
+        for name, truths in self.truths(results, w).items():
+            scores = np.array([atom.value for atom in _marginals(results, w)[name]], np.float64)
+            is_true = np.array(truths, np.bool_)
+            if None in truths:
+                known = [true is not None for true in truths]
+                scores, is_true = scores[known], is_true[known]
             if len(scores):
                 scored.append((name, scores, is_true))
         return scored
+
+    def truths(self, results: Results, w: int) -> Mapping[str, list[bool | None]]:
+        """Return by predicate whether each open atom of a world is true; None: it is not scored."""
+        if w in results.truths:
+            return results.truths[w]
+        example, _, asked, unlabelled = results.worlds[w]
+        true = self.true_atoms(example.truth or {})
+        truths = results.truths[w] = dict[str, list[bool | None]]()
+        for name, open_atoms in _marginals(results, w).items():
+            atoms = [(name, tuple(map(str, atom.args))) for atom in open_atoms]
+            truths[name] = [atom in true for atom in atoms]
+            if unlabelled or asked is not None:
+                for n, atom in enumerate(atoms):
+                    if atom in unlabelled or (asked is not None and atom not in asked):
+                        truths[name][n] = None
+        return truths
 
     def true_atoms(self, atoms: Rows) -> set[Atom]:
         """Return the true atoms of query predicates."""
@@ -212,6 +220,12 @@ class AtomCounter:
         return name, tuple(
             a for n, a in enumerate(args) if group is None or n not in group.arguments
         )
+
+
+def _marginals(results: Results, w: int) -> Mapping[str, Sequence[ValuedAtom]]:
+    """Return the probabilities that predicted a world, earlier or now."""
+    answer = results.answered.get(w)
+    return (results.marginals.get(w) if answer is None else answer.marginals) or {}
 
 
 def outcomes(true: set[Atom], predicted: set[Atom]) -> tuple[set[Atom], set[Atom], set[Atom]]:

@@ -12,18 +12,25 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32, enlarged
 from onlinesrl.core.errors import InputError
+from onlinesrl.core.kernels.covariance import Covariance
+from onlinesrl.core.kernels.dual_block import Block
 from onlinesrl.core.online.averaged_weights import BEYOND_RANGE, AveragedWeights
+from onlinesrl.core.online.metric_steps import MEMORY
 from onlinesrl.core.online.temperature import Temperature, fit
-from onlinesrl.core.online.update_rules.rule import Update
+from onlinesrl.core.online.update_rules.rule import NO_COVARIANCE, UNITS, Update, UpdateParams
 from onlinesrl.mln.kernels import chain_crf as k
 from onlinesrl.mln.kernels.chain_crf import Chains, FeatureWeights, Scores, Sums
+from onlinesrl.mln.kernels.chain_variances import Position, learn_by_variances
+
+NO_COLUMN = np.zeros(0)
 
 
 class ChainWeights(AveragedWeights):
     """The weights [row, label] of ``mln.kernels.chain_crf``.
 
     The first rows belong to the preceding label, the others to features. All weights start at 0,
-    and the number of updates per weight is not counted. Only rows in use take memory.
+    and the number of updates per weight is not counted. Only rows in use take memory. From the first number
+    that is not 1, rows have the ``units`` of ``core.online.metric_steps``, float64[row] by name.
     """
 
     arrays: FeatureWeights
@@ -35,6 +42,8 @@ class ChainWeights(AveragedWeights):
         self.counts = np.zeros(0, np.int64) if balanced else None
         self.temperature = Temperature() if update.calibrated else None
         self.final = False
+        self.units: dict[str, Floats] = {}
+        self.known = 0  # features learned from
         empty = {name: np.zeros((0, 0)) for name in update.columns}
         self._hold({"value": np.zeros((0, 0, 2)), **empty}, np.zeros(0, np.int32), 0)
 
@@ -68,7 +77,7 @@ class ChainWeights(AveragedWeights):
         other = ChainWeights(self.update)
         other.scalar, other.labels = self.scalar.copy(), labels
         other.counts = None if self.counts is None else enlarged(self.counts, labels)
-        other.final = self.final
+        other.final, other.units, other.known = self.final, self.units, self.known
         if other.temperature is not None and self.temperature is not None:
             other.temperature.restore(self.temperature.save())
         other._place(self._columns(), old, row)
@@ -79,6 +88,10 @@ class ChainWeights(AveragedWeights):
         room, labels = self.labels + len(row), self.labels
         size = len(columns["value"]) + labels - old
         self._hold({name: _placed(c, old, room, labels) for name, c in columns.items()}, row, size)
+        steps = np.zeros(labels - old)
+        self.units = {
+            name: enlarged(np.concatenate([steps, of]), room) for name, of in self.units.items()
+        }
 
     def grown(self, features: int, labels: int) -> ChainWeights:
         """Return these weights, or a larger copy if ``features`` and ``labels`` do not fit."""
@@ -99,7 +112,7 @@ class ChainWeights(AveragedWeights):
         value[:k, :, 0], value[k:, :, 0] = weights[:k], weights[k + features]
         other = self.copy()
         other._hold({"value": value}, k + np.arange(len(features), dtype=np.int32), len(value))
-        other.final = True
+        other.final, other.units = True, {}
         return other, features
 
     def mean(self) -> tuple[float, float]:
@@ -134,6 +147,10 @@ class ChainWeights(AveragedWeights):
         sums = self._sums(scores) if self.update.expects else None
         heat = self._sums(scores) if unseen and self.temperature is not None else None
         self._make_room(chains)
+        if len(chains.number) and not self.units and not self.update.covers:
+            self._begin_units()
+        params: Any = None if self.update.covers else self.how
+        variances, position = self._covariance(), Position.zeros(label=self.labels)
         for c in range(len(chains.start) - 1) if order is None else order:
             cu, slope = self.scale(), 0.0
             if heat is not None:
@@ -145,22 +162,50 @@ class ChainWeights(AveragedWeights):
                 counts = counts + np.bincount(labels, minlength=self.labels)
                 different = max(1, int(np.count_nonzero(counts)))
                 cost = counts.sum() / (different * np.maximum(counts, 1))
-            factor = 1.0
-            if sums is None:
-                n, rho = k.find_gap(
-                    chains, c, self.arrays, cu, augmented, self.labels, scores, cost
+            if sums is not None and self.update.covers:
+                prior, now = self.update.constant, self.scalar
+                loss = learn_by_variances(
+                    chains, c, self.arrays, variances, prior, now, scores, sums, position
                 )
-                if weighted:
-                    labels = chains.label[chains.start[c] : chains.start[c + 1]]
-                    wrong = labels[labels != scores.path[: len(labels)]]
-                    factor = float(np.mean(cost[wrong])) if len(wrong) else 1.0
             else:
-                n, rho = k.expected_gap(chains, c, self.arrays, cu, self.labels, scores, sums)
-            if math.isnan(self.learn(n, rho, factor)):
+                factor = 1.0
+                if sums is None:
+                    n, rho = k.find_gap(
+                        chains, c, self.arrays, cu, augmented, self.labels, scores, cost
+                    )
+                    if weighted:
+                        labels = chains.label[chains.start[c] : chains.start[c + 1]]
+                        wrong = labels[labels != scores.path[: len(labels)]]
+                        factor = float(np.mean(cost[wrong])) if len(wrong) else 1.0
+                else:
+                    n, rho = k.expected_gap(chains, c, self.arrays, cu, self.labels, scores, sums)
+                loss = k.learn_from_gap(chains, c, self.arrays, params, self.scalar, n, rho, factor)
+            if math.isnan(loss):
                 raise InputError(f"sample {c}: {BEYOND_RANGE}", "overflow")
             self.counts = counts
             if heat is not None and self.temperature is not None:
                 fit(self.temperature.state, slope)
+        self.known = max(self.known, int(chains.feature.max(initial=-1)) + 1)
+
+    def _begin_units(self) -> None:
+        """Begin with the unit 1 for all features so far, as their numbers were all 1."""
+        row, size = self.arrays.row, self.arrays.size
+        new = np.flatnonzero(row[: self.known] == 0)
+        row[new] = size[0] + np.arange(len(new))
+        size[0] += len(new)
+        one = np.zeros(self.labels + len(row))
+        one[self.labels : size[0]] = 1.0
+        self.units = dict(zip(UNITS, (one, one.copy(), MEMORY * one), strict=True))
+        self._how = None
+
+    def _compiled(self, block: Block) -> UpdateParams:
+        state = {**self.optimizer_state, **self.units}
+        return self.update.compiled(state, block, self.covariance, self.labels)
+
+    def _covariance(self) -> Covariance:
+        """Return the variances of the weights, none of which has a slot."""
+        columns = [self.optimizer_state.get(name, NO_COLUMN) for name in ("variance", "scale")]
+        return replace(NO_COVARIANCE, variance=columns[0], scale=columns[1])
 
     def _tempered(self) -> tuple[float, float]:
         """Return (cu, cv) of the weights whose marginals are calibrated."""
@@ -181,6 +226,36 @@ class ChainWeights(AveragedWeights):
         for c, length in enumerate(np.diff(chains.start).tolist()):
             k.marginals(chains, c, self.arrays, cu, cv, self.labels, scores, sums)
             yield sums.probability[:length].tolist()
+
+    def scores(self, chains: Chains) -> Iterator[tuple[Floats, Floats]]:
+        """Yield, for each chain, the scores of labels and of steps whose odds ``marginals`` has.
+
+        They are valid until the next chain.
+        """
+        (cu, cv), scores = self._tempered(), self._room(chains)
+        for c, length in enumerate(np.diff(chains.start).tolist()):
+            k.score(chains, c, self.arrays, cu, cv, self.labels, scores)
+            yield scores.local[:length], scores.step
+
+    def best_labellings(
+        self, chains: Chains, best: int
+    ) -> Iterator[tuple[list[list[int]], Floats]]:
+        """Yield, for each chain, its ``best`` labellings, or all there are, and their probabilities."""
+        (cu, cv), scores = self._tempered(), self._room(chains)
+        sums, (n, labels) = self._sums(scores), scores.local.shape
+        room = np.empty((n + 1, labels, best)), np.empty((n + 1, labels, best), np.int64)
+        ranked = k.Ranked(*room, np.empty((best, n), np.int64))
+        for c, length in enumerate(np.diff(chains.start).tolist()):
+            k.score(chains, c, self.arrays, cu, cv, self.labels, scores)
+            if not length:
+                yield [[]], np.ones(1)
+                continue
+            count = k.best_labellings(length, labels, scores, ranked)
+            paths = ranked.path[:count, :length]
+            steps = scores.step[paths[:, :-1], paths[:, 1:]].sum(1)
+            score = scores.local[np.arange(length), paths].sum(1) + steps
+            log_p = score - k.sum_product(length, labels, scores, sums)
+            yield paths.tolist(), np.exp(np.minimum(log_p, 0.0))  # rounding may be above 0
 
     def _room(self, chains: Chains) -> Scores:
         """Return memory for the scores of the longest chain.
@@ -229,13 +304,14 @@ class ChainWeights(AveragedWeights):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes, the rows, and of the columns what is not 0, with a bit for each number."""
-        arrays = {"arrays", "optimizer_state", "_how"}
+        arrays, size = {"arrays", "optimizer_state", "units", "_how"}, int(self.arrays.size[0])
         attributes = {name: value for name, value in self.__dict__.items() if name not in arrays}
         columns = np.dstack([*self._columns().values()])
         nonzero = columns.view(np.int64) != 0
         return {
             "own": attributes,
             "row": zlib.compress(self.arrays.row.tobytes(), 1),
+            "units": [zlib.compress(of[:size].tobytes(), 1) for of in self.units.values()],
             "shape": columns.shape,
             "nonzero": zlib.compress(np.packbits(nonzero).tobytes(), 1),
             "values": columns[nonzero],
@@ -243,6 +319,8 @@ class ChainWeights(AveragedWeights):
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state["own"])
+        units = [np.frombuffer(zlib.decompress(of)) for of in state["units"]]
+        self.units = dict(zip(UNITS, units, strict=False))
         row = np.frombuffer(bytearray(zlib.decompress(state["row"])), np.int32)
         columns = np.zeros(state["shape"])
         bits = np.frombuffer(zlib.decompress(state["nonzero"]), np.uint8)

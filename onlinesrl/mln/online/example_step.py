@@ -2,8 +2,8 @@
 
 Predictions use the averaged weights, or with ``predict: current`` those of the next update. A kernel
 processes consecutive worlds together if variable elimination suffices for them. Other worlds are processed
-one by one: those that are audited (solved by a second engine as well), those that need the margin to the
-second best state, those whose expected counts are sampled, and those whose treewidth is too large for
+one by one: those that are audited (solved by a second engine as well), those that need further best states,
+those whose expected counts are sampled, and those whose treewidth is too large for
 elimination. The engines of ``inference`` solve the last.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -20,18 +20,22 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints
-from onlinesrl.core.errors import Infeasible, OnlinesrlError, Unsolved
+from onlinesrl.core.errors import ExampleError, Infeasible, OnlinesrlError, Unsolved, UsageError
 from onlinesrl.core.evaluation.class_balance import BALANCED, LABELS, ClassBalance
 from onlinesrl.core.evaluation.decision_threshold import Thresholds
 from onlinesrl.core.evaluation.label_loss import Costs
-from onlinesrl.core.example import Constant, ValuedAtom
+from onlinesrl.core.evaluation.label_sets import LabelSets
+from onlinesrl.core.example import Constant, Rows, ValuedAtom
 from onlinesrl.core.jit.decorators import ready
-from onlinesrl.core.learner import Prediction
+from onlinesrl.core.learner import Alternative, Prediction
 from onlinesrl.core.online.temperature import Temperature, fit
 from onlinesrl.core.timing import Slowest
+from onlinesrl.mln.ground.atom_names import Named
 from onlinesrl.mln.ground.batch_packer import Packed
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State, clause_model, clause_weights
-from onlinesrl.mln.ground.grounder import ROOM, Grounder
+from onlinesrl.mln.ground.grounder import KINDS, ROOM, Grounder
+from onlinesrl.mln.ground.model_index import PAIRS, eager_groundings
+from onlinesrl.mln.inference.best_states import best_states, narrow_states, ranked
 from onlinesrl.mln.inference.protocols import MarginalEngine, Solution
 from onlinesrl.mln.inference.settings import Inference
 from onlinesrl.mln.kernels import (
@@ -40,17 +44,22 @@ from onlinesrl.mln.kernels import (
     grounding_frames,
     predict_and_learn,
     prediction_counts,
+    weight_lookup,
     weight_magnitude,
 )
 from onlinesrl.mln.kernels.elimination_order import structure_memory
 from onlinesrl.mln.kernels.ground import partly_labelled
-from onlinesrl.mln.kernels.grounding_frames import INFEASIBLE, OK, WEIGHTS_BEYOND
+from onlinesrl.mln.kernels.ground_network import Network
+from onlinesrl.mln.kernels.grounding_frames import EVERY, INFEASIBLE, OK, WEIGHTS_BEYOND, Plans
 from onlinesrl.mln.kernels.predict_and_learn import OVERFLOW
 from onlinesrl.mln.kernels.unit_curvature import UnitRows
 from onlinesrl.mln.kernels.weight_lookup import by_true_atoms, expected_gap, gap, mean_cost
+from onlinesrl.mln.kernels.weight_magnitude import UNIT
 from onlinesrl.mln.online.atom_counts import AtomCounter
+from onlinesrl.mln.online.lazy_world import LazyWorld
 from onlinesrl.mln.online.results import ILP, ROUTES, UNSOLVED, Results
 from onlinesrl.mln.online.weight_table import WeightTable
+from onlinesrl.mln.query.ground_formulas import FormulaQuery, FormulaWorld
 
 GROWING = {
     *ROOM,
@@ -79,7 +88,7 @@ class ExampleProcessor:
     """A processor of the worlds of a batch in turn; its memory for states and tables is reused and grows.
 
     With ``margins``, predictions without learning get a margin: the score of the predicted state minus the
-    score of the best other state.
+    score of the best other state. With ``inference.best`` above 1, all predictions list further states.
     """
 
     results: Results
@@ -104,15 +113,34 @@ class ExampleProcessor:
         self.balance = ClassBalance() if costs == BALANCED else None
         self.thresholds = Thresholds(inference.threshold or {})
         self.temperature = Temperature() if weights.update.calibrated else None
+        groups = grounder.layout.plan.groups.items()
+        self.sets = None
+        if inference.coverage is not None:
+            exclusive = {name: (group.arguments, group.exactly) for name, group in groups}
+            self.sets = LabelSets(inference.coverage, exclusive, inference.by_class)
         counted = {
             "labels": self.balance,
             "scores": inference.threshold and self.thresholds,
             "temperature": self.temperature,
+            "sets": self.sets,
         }
+        self.formulas: FormulaQuery | None = None
+        if inference.formulas or inference.given:
+            program = grounder.layout.plan.program
+            self.formulas = FormulaQuery(program, inference.formulas, inference.given)
         self.counted: dict[str, Any] = {name: part for name, part in counted.items() if part}
         """What is counted, or fitted, of the examples learned from, by its name in checkpoints."""
         update = weights.update
         self.sampled = update.drawn() > 0 and not update.expects  # the rival is always sampled
+        by_state = not (update.expects or self.sampled or update.calibrated)
+        plans, most = grounder.layout.plans, inference.eager if by_state else EVERY
+        self.eager = eager_groundings(grounder.layout.plan, most, learned=True)
+        """How many groundings of each clause are ground before any state violates them, in a wide world."""
+        first = np.where(self.eager < EVERY, min(EVERY, PAIRS * most), EVERY)
+        self.plans = replace(plans, eager=first)
+        """The plans by which it is seen whether a world is wide."""
+        self.lazy: LazyWorld | None = None
+        """The clauses that the network of the world at hand leaves out."""
         self.moved, self.gradient = np.zeros(0, np.int64), np.zeros((3, 0))
         self.slowest = Slowest()
         self.again = False
@@ -121,13 +149,19 @@ class ExampleProcessor:
         self.allocate()
 
     @contextmanager
-    def asking(self, marginals: bool) -> Iterator[None]:
-        """Predict with margins for a while, and with ``marginals`` by the probabilities of atoms."""
+    def asking(self, marginals: bool, best: int | None = None) -> Iterator[None]:
+        """Predict with margins for a while, and with ``marginals`` by the probabilities of atoms.
+
+        ``best`` states are listed instead. Raises UsageError where both are asked for.
+        """
         before = self.margins, self.inference
-        self.margins, self.inference = (
-            True,
-            self.inference.ranking() if marginals else self.inference,
-        )
+        inference = self.inference.ranking() if marginals else self.inference
+        if best is not None:
+            if inference.marginals is not None:
+                reason = "probabilities search for no state"
+                raise UsageError(f"best: {reason}; expected no marginals, and inference='mpe'")
+            inference = replace(inference, best=best)
+        self.margins, self.inference = True, inference
         try:
             yield
         finally:
@@ -153,6 +187,7 @@ class ExampleProcessor:
             4 * tables,
             self.inference.growth,
         )
+        self.tables.last[:] = 1  # so that states next to the best one may differ in all variables
         together = 4 * tables if self.temperature else min(4 * tables, predict_and_learn.TOGETHER)
         unary, table = np.zeros(2 * room["atoms"]), np.zeros(together)
         self.rival = replace(self.tables, unary=unary, table=table)
@@ -211,8 +246,9 @@ class ExampleProcessor:
         if weights.update.covers and places > len(self.moved):
             self.moved = np.zeros(places, np.int64)
             self.gradient = np.zeros((3, places))
+        whole = self.inference.marginals is not None
         self.memory = predict_and_learn.StepFrame(
-            grounder.layout.plans,
+            grounder.layout.plans if whole else self.plans,
             self.results.batch,
             grounder.net,
             grounder.scratch,
@@ -267,7 +303,8 @@ class ExampleProcessor:
         """Compile the kernels, or load them from the cache."""
         batch = self.grounder.batch(learning=True)
         self.begin(batch, [], {})
-        self.weights.compile()
+        ready(weight_lookup.rehash, self.weights.arrays)
+        ready(predict_and_learn.learn_from_gap, self.memory, 0, 0.0, 1.0, False)
         if self.inference.presolve:
             ready(predict_and_learn.run, self.memory, 0, 0, False, True)
         else:
@@ -279,6 +316,7 @@ class ExampleProcessor:
         """Process the worlds of the current batch; ``seen`` is the number of earlier examples."""
         w, results = 0, self.results
         while w < len(results.worlds):
+            begin, thresholds = w, dict(self.thresholds.values)
             stop = self._eliminated(w, seen, learning)
             if stop == w:
                 self._take(w, learning, self._audited(seen, w))
@@ -292,27 +330,36 @@ class ExampleProcessor:
                     w += 1
                 elif learning and results.batch.labelled[w - 1] and results.out.status[w - 1] == OK:
                     self._count(w - 1)
+            if thresholds:
+                results.thresholds |= dict.fromkeys(range(begin, w), thresholds)
             self.weights.enforce_limit()
 
     def _eliminated(self, w: int, seen: int, learning: bool) -> int:
         """Return the end of the range of worlds, starting at ``w``, that the kernel may process together."""
         update = self.weights.update
-        if not self.inference.presolve or self._audited(seen, w):
+        if not self.inference.presolve or self._audited(seen, w) or self._asked(w):
             return w
-        if self.costs is not None or self.sampled if learning else self._measures_margins:
+        if self._best(learning) > 1 or (learning and (self.costs is not None or self.sampled)):
             return w
         if update.max_weights is not None:
             return w + 1
         interval, last = self.inference.audit_every, len(self.results.worlds)
+        if self.formulas is not None:
+            last = next((v for v in range(w, last) if self._asked(v)), last)
         if learning and self.thresholds.counts:  # the next labelled world changes them
-            labelled = self.results.batch.labelled[w:]
+            labelled = self.results.batch.labelled[w:last]
             return w + 1 + int(labelled.argmax()) if labelled.any() else last
         return last if interval <= 0 else min(last, w + interval - 1 - (seen + w) % interval)
 
-    @property
-    def _measures_margins(self) -> bool:
-        """Whether predictions by elimination get a margin; those by probabilities have none."""
-        return self.margins and self.inference.marginals is None
+    def _asked(self, w: int) -> bool:
+        """Tell whether formulas are asked about in a world."""
+        return self.formulas is not None and w not in self.results.answered
+
+    def _best(self, learning: bool) -> int:
+        """Return how many best states of a world are searched for; probabilities predict by none."""
+        if self.inference.marginals is not None:
+            return 1
+        return max(self.inference.best, 2 if self.margins and not learning else 1)
 
     def _audited(self, seen: int, w: int) -> bool:
         """Tell whether a world is to be audited."""
@@ -334,29 +381,60 @@ class ExampleProcessor:
 
     def _take(self, w: int, learning: bool, audit: bool) -> None:
         """Process a world and write its results; with ``audit``, the ILP solves it as well."""
-        batch, out = self.results.batch, self.results.out
+        out = self.results.out
         out.true_start[w + 1] = out.true_start[w]
         if self.inference.presolve:
             wide = self.run(w, w + 1, False, learning) == w
             if not wide:
                 self._name_probabilities(w, w + 1)
-            if not wide and out.status[w] == OK and self._measures_margins and not learning:
-                state, score = self.state, float(out.score[w])
-                net, weight, best = self.grounder.net, self.weights.weight, state.predicted
-                out.margin[w] = elimination.margin(
-                    net, self.tables, weight, best, score, state.bonus, state.rival
-                )
+            if not wide and out.status[w] == OK and w not in self.results.answered:
+                self._rank_narrow(w, self._best(learning))
         else:
-            status, detail = self.grounder.ground(batch, w)
+            status, detail = self._ground(w, self.grounder.layout.plans, learning)
             wide = status == OK
-            if wide:
-                if self.state.truth is not self.grounder.truth:
-                    self._make_states()
-                self.weights.number(self.grounder.net, learning and bool(batch.labelled[w]))
-                self._set_frame()
-            else:
+            if not wide:
                 out.status[w], out.detail[w] = status, detail
         self._finish(w, learning, audit, wide)
+
+    def _ground(self, w: int, plans: Plans, learning: bool) -> tuple[int, int]:
+        """Ground a world for the engines; returns a status and its detail."""
+        status, detail = self.grounder.ground(self.results.batch, w, plans)
+        if status == OK:
+            if self.state.truth is not self.grounder.truth:
+                self._make_states()
+            labelled = bool(self.results.batch.labelled[w])
+            self.weights.number(self.grounder.net, learning and labelled)
+            self._set_frame()
+        return status, detail
+
+    def _clauses(self, w: int, learning: bool) -> tuple[GroundMRF, Ints]:
+        """Return the clauses of a ground wide world, and leave the others to ``lazy``. Raises _Bad.
+
+        Left out is what is large, holds by default, and has no negative weight.
+        """
+        net, plans = self.grounder.net, self.plans
+        rows = int(net.size[ground_network.ROWS])
+        sizes = np.bincount(net.row_clause[:rows], net.row_len[:rows], minlength=len(self.eager))
+        large = net.left_out.astype(np.bool_) | (sizes > self.eager)
+        if self.inference.marginals is not None or not np.any(large):
+            return clause_model(net)
+        eager = np.full_like(self.eager, EVERY)
+        for c in np.flatnonzero(large).tolist():
+            weights = [self.weights.of_clause(c, *self.weights.scales(a)) for a in (True, False)]
+            if plans.hard[c] or np.min(np.concatenate(weights) * plans.sign[c]) >= 0:
+                eager[c] = self.eager[c]
+        status, detail = self._ground(w, replace(plans, eager=eager), learning)
+        if status != OK:
+            raise _Bad(status, detail)
+        if np.any(self.grounder.net.left_out):
+            batch = self.results.batch
+            learns = learning and bool(batch.labelled[w])
+            self.lazy = LazyWorld(self.grounder, batch, w, self.weights, self._weights, learns)
+            if batch.labelled[w] and not self._partly(w):
+                truth = self.state.truth[: self.grounder.net.size[ground_network.ATOMS]]
+                if (broken := self.lazy.broken(truth)) is not None:
+                    raise _Bad(*broken)
+        return clause_model(self.grounder.net)
 
     def _finish(self, w: int, learning: bool, audit: bool = False, wide: bool = True) -> None:
         """Complete the step of a ground world.
@@ -373,19 +451,32 @@ class ExampleProcessor:
         identity = results.worlds[w].example.id
         try:
             with self.slowest.timing(identity, atoms, route) if wide else nullcontext():
-                clauses = clause_model(net) if wide else None
                 if audit and out.status[w] in {OK, INFEASIBLE}:
-                    self._audit(w, *(clauses or clause_model(net)))
+                    self._audit(w, learning)
+                clauses = self._clauses(w, learning) if wide else None
                 if clauses is not None:
-                    self._predict_wide(w, *clauses)
+                    self._predict_wide(w, *clauses, self._best(learning))
+                if self.formulas is not None and self._asked(w) and out.status[w] == OK:
+                    self._ask(w, self.formulas)
                 if learning and results.batch.labelled[w] and out.status[w] == OK:
                     self._learn(w, clauses)
         except Infeasible:
             out.status[w] = INFEASIBLE
         except Unsolved as unsolved:
             out.status[w], results.reasons[w] = UNSOLVED, str(unsolved)
+        except ExampleError as error:  # of a rule that is ground lazily
+            out.status[w] = next(status for status, kind in KINDS.items() if kind == error.kind)
+            results.reasons[w] = error.reason
         except _Bad as bad:
             out.status[w], out.detail[w] = bad.args
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Forget the clauses that the network of the world at hand leaves out."""
+        if self.lazy is not None:
+            self.lazy = None
+            self._set_frame()  # they may have grown the table of weights
 
     def learn_again(self, w: int) -> bool:
         """Learn from a world of the batch that was learned from before; it is neither predicted nor counted.
@@ -398,8 +489,10 @@ class ExampleProcessor:
             return False
         try:
             self._learn(w, None)
-        except (Infeasible, Unsolved, _Bad):
+        except (ExampleError, Infeasible, Unsolved, _Bad):
             return False
+        finally:
+            self._end()
         return bool(self.results.out.status[w] == OK)
 
     def _record(self, w: int, route: int, score: float) -> None:
@@ -431,39 +524,98 @@ class ExampleProcessor:
 
     # prediction by engines -------------------------------------------------------------------
 
-    def _weights(self, averaged: bool) -> Floats:
-        """Return the weights of the ground clauses; see ``WeightTable.of``. Raises _Bad."""
-        net = self.grounder.net
+    def _weights(self, averaged: bool, net: Network | None = None) -> Floats:
+        """Return the weights of the world's ground clauses, or of ``net``; see ``WeightTable.of``.
+
+        Raises _Bad.
+        """
+        net = self.grounder.net if net is None else net
         weight = self.weights.of(net, averaged)
         if weight_magnitude.beyond(net, weight, weight_magnitude.total(net, weight)):
             raise _Bad(WEIGHTS_BEYOND, weight_magnitude.largest(net, weight)[0])
         return weight
 
-    def _predict_wide(self, w: int, model: GroundMRF, place: Ints) -> None:
-        """Predict a world and record it, unless it was predicted earlier. Raises Unsolved, Infeasible."""
+    def _predict_wide(self, w: int, model: GroundMRF, place: Ints, n: int) -> None:
+        """Predict a world by its ``n`` best states and record it, unless it was predicted earlier.
+
+        Raises Unsolved, Infeasible.
+        """
         results, predicted = self.results, self.state.predicted
         if w in results.answered:
             predicted[: model.n_atoms] = 0
             self._record(w, ILP, 0.0)
             return
-        ground = self._weights(averaged=True)
-        weight = clause_weights(model, place, ground)
+        weight = clause_weights(model, place, self._weights(averaged=True))
         if self.inference.marginals is not None:
             best = self._likeliest(w, model, weight, self.inference.marginals)
         else:
-            best = self._solve(w, model, weight)
+            best = self._solve(w, model, weight, averaged=True)
         predicted[: model.n_atoms] = best.state
-        score = ground_network.soft_score(self.grounder.net, predicted, ground)
+        score = self._score(predicted, self._weights(averaged=True))
         if best.route not in results.routes:
             results.routes.append(best.route)
         self._record(w, results.routes.index(best.route), score)
         if not best.certified:
             results.unproven.add(w)
-        elif self.margins:
-            with suppress(Unsolved):
-                second = self.inference.whole.second_best(model, weight, best.state)
-                if second is not None and second.certified:
-                    results.out.margin[w] = best.score - second.score
+        elif n > 1:
+            if self.lazy is not None:
+                states, proven = self.lazy.ranking.first(n), self.lazy.ranking.proven
+            else:
+                atoms, engine = np.arange(model.n_atoms), self.inference.engine
+                rows, proven = best_states(model, weight, atoms, n, engine, best)
+                states = [row.solution for row in rows]
+            others = [x for x in states if not np.array_equal(x.state, best.state)][: n - 1]
+            self._rank(w, others, self._weights(averaged=True))
+            if not proven and self.inference.best > 1:
+                results.unsolved.add(w)
+
+    def _score(self, state: State, ground: Floats) -> float:
+        """Return the sum of the weights, averaged or current, of the world's soft clauses that hold."""
+        score: float = ground_network.soft_score(self.grounder.net, state, ground)
+        return score if self.lazy is None else score + self.lazy.score(state, averaged=True)
+
+    def _rank_narrow(self, w: int, n: int) -> None:
+        """Find the ``n`` best states of a world that elimination has just predicted, by its tables."""
+        net, tables, weight = self.grounder.net, self.tables, self.weights.weight
+        if n > 1 and self.inference.best > 1:
+            states = islice(narrow_states(net, tables, weight, n), 1, n)
+            self._rank(w, [Solution(x, 0.0, 0.0, "", certified=True) for x in states], weight)
+        elif n > 1:
+            variables = int(net.size[ground_network.VARIABLES])
+            loss = np.empty(int(net.size[ground_network.ATOMS]) + variables)
+            elimination.complete(net, tables, weight, variables, loss)
+            self.results.out.margin[w] = loss.min(initial=np.inf)
+
+    def _rank(self, w: int, others: Sequence[Solution], ground: Floats) -> None:
+        """Note how much less than the prediction the next best states score, and where they differ.
+
+        ``ground`` [ground clause] are the weights that they are the best by.
+        """
+        net, results = self.grounder.net, self.results
+        score = float(results.out.score[w])
+        others = [replace(x, score=self._score(x.state, ground)) for x in others]
+        if others and others[0].certified:
+            results.out.margin[w] = max(0.0, score - others[0].score)
+        if self.inference.best < 2:
+            return
+        atoms = np.arange(net.size[ground_network.ATOMS])
+        state = self.state.predicted[: len(atoms)]
+        predicted = Solution(state, score, score, "", certified=True)
+        size = weight_magnitude.total(net, ground) + abs(score)
+        clauses = int(net.clause_start[net.size[ground_network.ROWS]])
+        named = [*self.grounder.named(results.batch, w)]
+        results.best[w] = [
+            Alternative(
+                row.rank,
+                row.solution.score,
+                row.difference,
+                row.solution.certified,
+                _only(named, row.solution.state, state),
+                _only(named, state, row.solution.state),
+            )
+            for row in ranked([predicted, *others], atoms, (clauses + 1) * UNIT * size)
+            if row.solution is not predicted
+        ]
 
     def _likeliest(
         self, w: int, model: GroundMRF, weight: Floats, engine: MarginalEngine
@@ -502,17 +654,35 @@ class ExampleProcessor:
         }
         return Solution(state, 0.0, math.inf, engine.route, certified=False)
 
+    def _ask(self, w: int, formulas: FormulaQuery) -> None:
+        """Note the probabilities of formulas in a ground world that is predicted by probabilities."""
+        assert self.inference.marginals is not None
+        results, weight = self.results, self._tempered(self._weights(averaged=True))
+        world = FormulaWorld(self.grounder, results.batch, w, results.worlds[w].example)
+        results.formulas[w] = formulas.probabilities(world, weight, self.inference.marginals)
+
     def _tempered(self, weight: Floats) -> Floats:
         """Return the weights whose probabilities are at the temperature."""
         return weight if self.temperature is None else self.temperature.inverse * weight
 
     def _solve(
-        self, w: int, model: GroundMRF, weight: Floats, bonus: Floats | None = None
+        self,
+        w: int,
+        model: GroundMRF,
+        weight: Floats,
+        averaged: bool,
+        bonus: Floats | None = None,
     ) -> Solution:
-        """Solve a world. Raises Infeasible, and Unsolved where a proof is needed and missing."""
+        """Solve a world by its averaged or current weights.
+
+        Raises Infeasible, and Unsolved where a proof is needed and missing.
+        """
         inference = self.inference
         try:
-            solution = inference.engine.solve(model, weight, bonus=bonus)
+            if self.lazy is not None:
+                solution = self.lazy.solve((model, weight), averaged, inference.max_work, bonus)
+            else:
+                solution = inference.engine.solve(model, weight, bonus=bonus)
         except Unsolved:
             self.results.unsolved.add(w)
             raise
@@ -534,7 +704,7 @@ class ExampleProcessor:
         """
         update = self.weights.update
         if self.sampled or not (clauses is None or update.expects) or not self._learned_alone(w):
-            model, place = clauses or clause_model(self.grounder.net)
+            model, place = clauses or self._clauses(w, learning=True)
             slope = self._slope(w, model, place)
             if self._complete(w):
                 learn = self._contrast if self.sampled or update.expects else self._find_rival
@@ -587,10 +757,14 @@ class ExampleProcessor:
         augmented = weights.update.loss == "ml"
         elimination.set_bonus(net, state.truth, augmented, state.cost, state.bonus)
         weight = clause_weights(model, place, self._weights(averaged=False))
-        rival = self._solve(w, model, weight, state.bonus[: model.n_atoms].copy())
+        bonus = state.bonus[: model.n_atoms].copy()
+        rival = self._solve(w, model, weight, averaged=False, bonus=bonus)
         if rival.certified or not self.inference.proven:
             state.rival[: model.n_atoms] = rival.state
-            n, rho = gap(net, weights.arrays, state.truth, state.rival, state.cost)
+            if self.lazy is not None:
+                n, rho = self.lazy.gap(state.truth, state.rival, state.cost)
+            else:
+                n, rho = gap(net, weights.arrays, state.truth, state.rival, state.cost)
             if weights.update.label_loss == "f1":
                 rho = by_true_atoms(net, state.truth, state.rival, rho)
             cost = mean_cost(net, state.truth, state.rival, state.cost)
@@ -643,7 +817,7 @@ class ExampleProcessor:
         try:
             with self._beside_labels() as (model, place):
                 weight = clause_weights(model, place, self._weights(averaged=False))
-                best = self._solve(w, model, weight)
+                best = self._solve(w, model, weight, averaged=False)
         except Infeasible:
             raise _Bad(predict_and_learn.NO_COMPLETION, 0) from None
         self.state.truth[: model.n_atoms] = best.state
@@ -698,10 +872,7 @@ class ExampleProcessor:
 
     def _update(self, w: int, n: int, rho: float, slope: float, cost: float = 1.0) -> None:
         """Update the weights along a gap, and the temperature; OVERFLOW is the status of too large a step."""
-        if self.weights.update.covers:
-            loss = predict_and_learn.learn_sampled(self.memory, n)
-        else:
-            loss = self.weights.learn(n, rho, cost, self.again)
+        loss = predict_and_learn.learn_from_gap(self.memory, n, rho, cost, self.again)
         self.results.out.loss[w] = loss
         if math.isnan(loss):
             self.results.out.status[w] = OVERFLOW
@@ -710,9 +881,17 @@ class ExampleProcessor:
 
     # audits --------------------------------------------------------------------------------------
 
-    def _audit(self, w: int, model: GroundMRF, place: Ints) -> None:
-        """Solve a whole world by the ILP with the averaged weights; see ``check_audits``."""
+    def _audit(self, w: int, learning: bool) -> None:
+        """Solve a whole world by the ILP with the averaged weights; see ``check_audits``.
+
+        One that is too large to be ground whole is not audited.
+        """
+        if np.any(self.grounder.net.left_out):
+            status, _ = self._ground(w, self.grounder.layout.plans, learning)
+            if status != OK:
+                return
         net, audits = self.grounder.net, self.results.audits
+        model, place = clause_model(net)
         ground = self.weights.of(net, averaged=True)
         weight = clause_weights(model, place, ground)
         baseline = net.fixed[: net.size[ground_network.ATOMS]] == ground_network.TRUE
@@ -727,6 +906,16 @@ class ExampleProcessor:
         else:
             if solution.certified:
                 audits[w] = solution.score + constant
+
+
+def _only(named: Sequence[Named], state: State, other: State) -> Rows:
+    """Return the atoms that are true in a state and not in another one."""
+    rows = {}
+    for names, first, keys, domains in named:
+        part = slice(first, first + len(keys))
+        if len(true := keys[state[part] > other[part]]):
+            rows[names.name] = names.constants(true.tolist(), domains)
+    return rows
 
 
 def check_audits(results: Results) -> None:

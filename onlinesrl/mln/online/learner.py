@@ -26,7 +26,7 @@ from onlinesrl.core.example import Atom, Atoms, Constant, Example, decode, decod
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.core.io.restoring import Natural, converted
-from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally, heaviest
+from onlinesrl.core.learner import Answered, Estimate, Item, Outcome, Prediction, Tally, heaviest
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.core.online.reservoir import NO_DUAL, Held, Reservoir, line_of
 from onlinesrl.core.online.temperature import scaled_by
@@ -49,6 +49,7 @@ from onlinesrl.mln.online.atom_counts import AtomCounter
 from onlinesrl.mln.online.example_step import ExampleProcessor, check_audits
 from onlinesrl.mln.online.reporting import Reporter
 from onlinesrl.mln.online.weight_table import WeightTable
+from onlinesrl.mln.query.ground_formulas import FormulaQuery
 
 
 class _Saved(msgspec.Struct):
@@ -85,8 +86,9 @@ class MlnOnlineLearner:
         self.worlds = ExampleProcessor(self.grounder, self.weights, inference, counter, margins)
         self.temperature = self.worlds.temperature
         self.slowest = self.worlds.slowest
-        self.reporter = Reporter(self.grounder, counter)
+        self.reporter = Reporter(self.grounder, counter, self.worlds.sets)
         self.reservoir = None if update.replay is None else Reservoir(update.replay, inference.seed)
+        self.exclusive = {name: group.arguments for name, group in plan.groups.items()}
         self.seen = 0
 
     @property
@@ -159,9 +161,11 @@ class MlnOnlineLearner:
         """
         return words_of(self.layout, evidence)
 
-    def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
+    def predict(
+        self, items: Sequence[Item], marginals: bool = False, best: int | None = None
+    ) -> list[Outcome]:
         """Predict with margins between two steps, without any effect on learning."""
-        with self.worlds.asking(marginals):
+        with self.worlds.asking(marginals, best):
             return self._outcomes(items)
 
     def _outcomes(self, items: Sequence[Item]) -> list[Outcome]:
@@ -185,6 +189,20 @@ class MlnOnlineLearner:
     def least_certain(self, example: Example, most: int) -> list[Atom]:
         """See ``Learner.least_certain``."""
         return least_certain(self._predictor(), example, most)
+
+    def probabilities(
+        self, example: Example, formulas: Sequence[str], given: Sequence[str] = ()
+    ) -> dict[str, Estimate]:
+        """See ``Learner.probabilities``."""
+        before = self.worlds.formulas
+        self.worlds.formulas = FormulaQuery(self.layout.plan.program, formulas, given)
+        try:
+            (outcome,) = self.predict([replace(example, truth=None)], marginals=True)
+        finally:
+            self.worlds.formulas = before
+        if outcome.prediction is None:
+            raise ExampleError(outcome.error or "it cannot be predicted")
+        return {**(outcome.prediction.formulas or {})}
 
     def _predictor(self) -> Predictor:
         """Return the predictor of explanations; it uses the averaged weights."""
@@ -314,7 +332,7 @@ class MlnOnlineLearner:
             results = self.worlds.begin(self.grounder.batch(learning), worlds, answered)
             self.worlds.process(self.seen, learning)
             check_audits(results)
-            processed = self.reporter.outcomes(results)
+            processed = self.reporter.outcomes(results, learning)
             kinds = [kind for _, kind in refused.values()]
             tally = self.reporter.tally(results, processed, kinds)
         finally:

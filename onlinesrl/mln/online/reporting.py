@@ -14,8 +14,10 @@ import numpy as np
 
 from onlinesrl.core.arrays import extended
 from onlinesrl.core.errors import printable
+from onlinesrl.core.evaluation.label_sets import LabelSets
 from onlinesrl.core.evaluation.prequential import ratio
 from onlinesrl.core.evaluation.ranking_metrics import Ranking
+from onlinesrl.core.evaluation.set_coverage import counted
 from onlinesrl.core.example import Atoms, Constant, Rows
 from onlinesrl.core.learner import Outcome, Prediction, Tally
 from onlinesrl.mln.ground.constant_index import Domain
@@ -52,10 +54,10 @@ class Reporter:
     It caches the JSON text of constants.
     """
 
-    def __init__(self, grounder: Grounder, counter: AtomCounter):
+    def __init__(self, grounder: Grounder, counter: AtomCounter, sets: LabelSets | None):
         self.grounder = grounder
         self.packer, self.names = grounder.packer, grounder.names
-        self.counter = counter
+        self.counter, self.sets = counter, sets
         self.spells = not self.packer.background
         self.domain: Domain | None = None
         self.known = 0
@@ -67,7 +69,7 @@ class Reporter:
         arguments = self.packer.layout.plans.query_argument
         self.constant = np.zeros(int(arguments.max(initial=0)) + 1, np.int64)
 
-    def outcomes(self, results: Results) -> list[Outcome]:
+    def outcomes(self, results: Results, learning: bool) -> list[Outcome]:
         """Return the outcome of every world; an earlier prediction takes precedence.
 
         Predictions have their atoms as JSON text where they can be written as such.
@@ -103,19 +105,41 @@ class Reporter:
                 prediction = kind(example.id, atoms(w), score, None, example.group, wrong, margin)
                 if results.probabilities.predict:
                     prediction.marginals = results.marginals.get(w)
+                    prediction.threshold = results.thresholds.get(w)
+                    prediction.formulas = results.formulas.get(w)
                     prediction.probabilities = "sampled" if w in results.diagnostics else "exact"
                 else:
                     prediction.certified = w not in results.unproven
+                    prediction.best = results.best.get(w)
                 if w in results.diagnostics:
                     prediction.r_hat = round(results.diagnostics[w].largest_r_hat, 4)
                     prediction.ess = round(results.diagnostics[w].least_ess, 1)
                 if example.labelled and world.asked is not None:
                     self.counter.count_apart(results, w, prediction)
                     prediction.hamming = int(out.counts[w, k.HAMMING])
+            if self.sets is not None:
+                self._cover(results, w, prediction, learning)
             units, right = out.counts[w, [k.UNITS, k.RIGHT_UNITS]].tolist()
             share = ratio(units - right, units) if example.labelled else None
             outcomes.append(Outcome(prediction, wrong=share))
         return outcomes
+
+    def _cover(self, results: Results, w: int, prediction: Prediction, learning: bool) -> None:
+        """Add its sets to the prediction of a world, and learn from its truth."""
+        assert self.sets is not None
+        labelled = results.worlds[w].example.labelled
+        truths = self.counter.truths(results, w) if labelled else {}
+        units = self.sets.units(prediction.marginals or {}, truths)
+        if w not in results.answered:
+            prediction.sets, prediction.truths = self.sets.of(units), self.sets.truths
+            prediction.abstains = any(
+                one.abstains(unit.labels)
+                for name, several in units.items()
+                for unit, one in zip(several, prediction.sets[name], strict=True)
+            )
+        if prediction.sets is not None:
+            covered = self.sets.learn(units, prediction.sets, prediction.truths or 0, learning)
+            results.covered += covered
 
     def texts(self, results: Results) -> list[msgspec.Raw] | None:
         """Return the JSON of the predicted atoms of each world, without a Python object per atom.
@@ -213,6 +237,7 @@ class Reporter:
             },
             errors=Counter(bad + [KINDS[status] for status in out.status[~good].tolist()]),
             ranking=rankings,
+            sets=counted(results.covered),
         )
         self.counter.count(results, new, good, tally)
         return tally

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from onlinesrl.core.arrays import Bools, Floats, enlarged
+from onlinesrl.core.arrays import enlarged
+from onlinesrl.core.evaluation.label_sets import Covered
 from onlinesrl.core.example import Atom, ValuedAtom
-from onlinesrl.core.learner import Prediction
+from onlinesrl.core.learner import Alternative, Estimate, Prediction
 from onlinesrl.core.online.averaged_weights import BEYOND_RANGE
 from onlinesrl.mln.ground import grounder
 from onlinesrl.mln.ground.batch_packer import Packed
@@ -47,16 +48,23 @@ class Results:
     routes: list[str]  # names of the numbers in ``out.route``
     answered: Mapping[int, Prediction]  # earlier predictions, by world
     probabilities: k.Probabilities
+    best: dict[int, list[Alternative]] = field(default_factory=dict)
+    """The states next to the predicted one, by world, where they are asked for."""
     apart: dict[int, tuple[set[Atom], set[Atom]]] = field(default_factory=dict)
     """The scored atoms, true and predicted, of worlds that no kernel counts; see ``count_apart``."""
     unproven: set[int] = field(default_factory=set)  # worlds whose predicted state is not certified
     unsolved: set[int] = field(default_factory=set)  # worlds whose search ended at its limit
-    reasons: dict[int, str] = field(default_factory=dict)  # why worlds are ``UNSOLVED``
+    reasons: dict[int, str] = field(default_factory=dict)  # why worlds are bad, before ``REASONS``
     audits: dict[int, float] = field(default_factory=dict)  # optimal score of the audit, by world
     marginals: dict[int, dict[str, list[ValuedAtom]]] = field(default_factory=dict)
-    scored: dict[int, list[tuple[str, Floats, Bools]]] = field(default_factory=dict)
-    """By world, predicate, probabilities and truth of its scored atoms, see ``AtomCounter.scored``."""
+    truths: dict[int, dict[str, list[bool | None]]] = field(default_factory=dict)
+    """By world and predicate the truth of open atoms, see ``AtomCounter.truths``."""
     diagnostics: dict[int, Diagnostics] = field(default_factory=dict)
+    formulas: dict[int, dict[str, Estimate]] = field(default_factory=dict)
+    """By world the probabilities of the formulas asked about."""
+    thresholds: dict[int, Mapping[str, float]] = field(default_factory=dict)
+    """By world the thresholds that its prediction was made by, where there are any."""
+    covered: list[Covered] = field(default_factory=list)  # the units that have a set and a truth
 
     def grow(self) -> None:
         """Double the memory for recorded atoms."""

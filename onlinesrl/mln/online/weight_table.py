@@ -15,11 +15,10 @@ import numpy as np
 from onlinesrl.core.arrays import Floats, Ints32, enlarged
 from onlinesrl.core.example import Constant
 from onlinesrl.core.io.restoring import LARGE, MOST, Expected, Misfit, Natural, converted, restored
-from onlinesrl.core.jit.decorators import ready
 from onlinesrl.core.kernels.averaging import HUGE, NORM, T
 from onlinesrl.core.online.averaged_weights import AveragedWeights
 from onlinesrl.core.online.update_rules import Cda2
-from onlinesrl.core.online.update_rules.rule import Update
+from onlinesrl.core.online.update_rules.rule import UNITS, Update
 from onlinesrl.core.rule_instance import PlacedWeight
 from onlinesrl.mln.ground.constant_index import Domain
 from onlinesrl.mln.ground.model_index import Layout
@@ -89,7 +88,9 @@ class WeightTable(ModelWeights, AveragedWeights):
         AveragedWeights.__init__(self, update)
         self.optimizer_state = {}
         ModelWeights.__init__(self, layout)
-        self.optimizer_state = {name: np.zeros(len(self.arrays.uses)) for name in update.columns}
+        units = UNITS if layout.numeric and not update.covers else ()
+        n = len(self.arrays.uses)
+        self.optimizer_state = {name: np.zeros(n) for name in (*update.columns, *units)}
 
     def _grow_weights(self) -> None:
         super()._grow_weights()
@@ -105,18 +106,21 @@ class WeightTable(ModelWeights, AveragedWeights):
 
     # one world -----------------------------------------------------------------------------
 
-    def compile(self) -> None:
-        """Compile the kernels of learning, or load them from the cache."""
-        a = self.arrays
-        ready(k.rehash, a)
-        self.compile_learning()
-
     def of(self, net: Network, averaged: bool) -> Floats:
         """Return the weight of each ground clause of a numbered network, float64[clause].
 
         ``averaged`` selects the averaged weights, else the current ones. The next call overwrites the result.
         """
-        return self.weigh(net, *(self.mean() if averaged else (self.scale(), 0.0)))
+        return self.weigh(net, *self.scales(averaged))
+
+    def scales(self, averaged: bool) -> tuple[float, float]:
+        """Return (cu, cv): an averaged or a current weight is base + cu u + cv v."""
+        return self.mean() if averaged else (self.scale(), 0.0)
+
+    def units(self) -> Floats:
+        """Return the unit of each weight, float64[weight]; see ``core.online.metric_steps``."""
+        unit = self.optimizer_state.get("unit", np.zeros(len(self)))[: len(self)]
+        return np.where(unit > 0.0, unit, 1.0)
 
     def enforce_limit(self) -> bool:
         """Drop the least influential blocks if there are more than ``max_weights``; tell whether."""
@@ -127,14 +131,16 @@ class WeightTable(ModelWeights, AveragedWeights):
         """Drop the least influential blocks until at most 0.9 ``most`` weights are left.
 
         The influence of a weight is its distance (averaged) from the default weight of an unseen constant,
-        times its number of updates (starting weights: 1). A block has the influence of its strongest weight.
-        Weights of rules without template constants are never dropped. Returns the number of dropped weights.
+        times its unit and its number of updates (starting weights: 1). A block has the influence of its
+        strongest weight. Weights of rules without template constants are never dropped. Returns the number of
+        dropped weights.
         """
         a, n, blocks = self.arrays, len(self), int(self.arrays.size[1])
         clause = a.key[:blocks, 0]
         sizes = a.block_size[clause]
         learned = np.abs(self.averaged()[self.reserved :] - np.repeat(a.default[clause], sizes))
-        influence = learned * np.maximum(1, a.uses[self.reserved : n])
+        uses = np.maximum(1, a.uses[self.reserved : n])
+        influence = learned * self.units()[self.reserved :] * uses
         first = a.block[:blocks] - self.reserved
         strength = np.maximum.reduceat(influence, first) if blocks else influence
         weakest = np.argsort(strength, kind="stable")

@@ -3,8 +3,11 @@
 The score is a sum over the connected components of the open atoms. Narrow components are solved by messages
 that are kept, see ``inference.elimination_forest``: a step computes those again that it changes. Of the other
 components a step explores and solves those that it touches; the model of such a component is written in the
-order of the names of its atoms. So no answer, with all ties, depends on the history of the world. Scores are
+order of the names of its atoms. So an answer, with all ties, depends on the ground clauses alone. Scores are
 added as fractions, without rounding.
+
+Large hard clauses are ground only where a state violates them, see ``ground.violated_rows``. What is ground
+so stays as long as its facts, and may decide which of equal answers is given.
 """
 
 from __future__ import annotations
@@ -18,20 +21,24 @@ from fractions import Fraction
 from math import isnan, nan
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from onlinesrl.core.arrays import Floats
+import msgspec
+import numpy as np
+
 from onlinesrl.core.errors import DataError, Infeasible, Unsolved
 from onlinesrl.core.example import show_ground_atom
 from onlinesrl.core.explain.conflict import Pattern, impossible, smallest_conflict
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError, shown
-from onlinesrl.core.io.restoring import Misfit
+from onlinesrl.core.io.restoring import Misfit, Natural
 from onlinesrl.core.paused_collection import paused_collection
 from onlinesrl.core.rule_instance import PlacedWeight
 from onlinesrl.logic.ast import Program
-from onlinesrl.logic.atom_index import Change, GroundAtom
+from onlinesrl.logic.atom_index import Change, Constants, GroundAtom, add_changes
 from onlinesrl.logic.ground_world import Exchange
 from onlinesrl.mln.explain.world_explanation import Alternative, GroundClause, explained
 from onlinesrl.mln.ground.binding_lists import Key, Row
+from onlinesrl.mln.ground.grounder import LIMITS
 from onlinesrl.mln.ground.incremental_grounder import IncrementalGrounder, Step
+from onlinesrl.mln.ground.violated_rows import ViolatedRows
 from onlinesrl.mln.inference.elimination_forest import (
     Component,
     EliminationForest,
@@ -40,6 +47,7 @@ from onlinesrl.mln.inference.elimination_forest import (
 from onlinesrl.mln.inference.protocols import MapEngine, Marginals
 from onlinesrl.mln.inference.registry import map_engine, marginal_engine
 from onlinesrl.mln.kernels.elimination_forest import CLOSES, POSITIVE
+from onlinesrl.mln.kernels.grounding_frames import EVERY
 from onlinesrl.mln.lang.clausal_form import Clause
 from onlinesrl.mln.lang.evidence_weights import numbers_in, with_table
 from onlinesrl.mln.lang.reweighting import reweighed, weights_of, weights_text
@@ -67,12 +75,33 @@ class _SolvedComponent:
     certified: bool
 
 
+class _Solution(NamedTuple):
+    """What solving changed: components that were and that are, and the values that are others."""
+
+    old: Iterable[_SolvedComponent]
+    new: Iterable[_SolvedComponent]
+    changed: dict[GroundAtom, Change]
+
+
+class _PartialGrounding(NamedTuple):
+    """The clauses, by place, that are left out, and those of their ground clauses that are ground."""
+
+    clauses: list[Natural]
+    rows: list[tuple[Natural, Constants]]
+
+
 class _State(NamedTuple):
-    """What a step changes: the facts of its atoms, None where there is none, the grounder, the weights."""
+    """What a step changes: the facts of its atoms, None where there is none, the grounder, the weights.
+
+    Of clauses that are left out: which, all ground clauses now, and which of those that differ were there.
+    """
 
     facts: dict[GroundAtom, float | None]
     grounder: IncrementalGrounder
     reweighed: _Reweighed
+    left_out: frozenset[int]
+    rows: Mapping[Key, Row]
+    replaced: dict[Key, bool]
 
 
 _Reweighed: TypeAlias = list[tuple[Clause, Clause]]
@@ -81,6 +110,8 @@ _Constraint: TypeAlias = tuple[Literal["fact", "group", "rule"], Any]
 """A fact about a query atom, a group, or a ground hard rule, with its atom or key."""
 
 
+REFUSALS = (DataError, Infeasible, Unsolved)
+"""The errors with which a step is refused, and then has changed nothing."""
 UNIT = "1"
 """The number whose weight is the share of a clause in the weight of its rule."""
 
@@ -88,8 +119,8 @@ UNIT = "1"
 class MlnWorld:
     """Facts, and the state of highest score of the open atoms.
 
-    ``listed`` is that of ``IncrementalGrounder``; ``engine`` solves the components that are too wide for
-    elimination. Raises Infeasible if the hard rules contradict each other.
+    ``listed`` and ``eager`` are those of ``IncrementalGrounder``; ``engine`` solves the components that are
+    too wide for elimination. Raises Infeasible if the hard rules contradict each other.
     """
 
     def __init__(
@@ -98,8 +129,10 @@ class MlnWorld:
         query: Sequence[str],
         listed: bool = False,
         engine: MapEngine | None = None,
+        eager: int = EVERY,
     ):
-        self._grounder = IncrementalGrounder(with_table(program, [UNIT]), query, listed)
+        program = with_table(program, [UNIT])
+        self._grounder = IncrementalGrounder(program, query, listed, eager=eager)
         self._by_evidence = _weighted_by_evidence(self._grounder)
         self._reweighed: _Reweighed = []
         self._engine = map_engine("mpe") if engine is None else engine
@@ -112,6 +145,10 @@ class MlnWorld:
         self._marginals = dict[GroundAtom, tuple[list[GroundAtom], Marginals]]()
         self._forest = EliminationForest[Key]()
         self._moved = dict[GroundAtom, None]()
+        self._left_out: ViolatedRows | None = None
+        self._replaced = dict[Key, bool]()
+        self._due = dict[GroundAtom, Change]()
+        """Values that are others since the last step, of another answer with the same score."""
         self._values = dict[GroundAtom, float]()
         self._score = Fraction(0)
         self.touched = 0
@@ -146,7 +183,8 @@ class MlnWorld:
         """See ``GroundWorld.neighbourhood``."""
         together = self._with_members(atoms)
         keys = {key for atom in together for key in self._forest.clauses(atom)}
-        beside = {atom for key in keys for atom in self._grounder.atoms(self._rows[key], key)}
+        rows = {key: self._rows[key] for key in keys} | self._grounder.beside(together)
+        beside = {a for key, row in rows.items() if row for a in self._grounder.atoms(row, key)}
         values = {atom: self.value(atom) or 0.0 for atom in sorted(beside.difference(together))}
         return sorted(together), values
 
@@ -158,33 +196,61 @@ class MlnWorld:
         """Return the facts in the order of their names, NaN for listed open atoms."""
         return self._grounder.facts()
 
-    def save(self) -> tuple[dict[GroundAtom, float], dict[str, Floats]]:
-        """Return the facts and no arrays, for ``resume``: the answer follows from the facts."""
-        return self.facts(), {}
+    def save(self) -> tuple[dict[GroundAtom, float], dict[str, Any]]:
+        """Return the facts, and what of clauses that are left out is ground: the answer follows from them."""
+        grounder = self._grounder
+        if grounder.eager == EVERY:
+            return self.facts(), {}
+        partial = _partial_grounding(grounder, grounder.left_out, self._rows, {})
+        return self.facts(), {"partial": np.frombuffer(msgspec.json.encode(partial), np.uint8)}
 
-    def resume(self, facts: Mapping[GroundAtom, float], arrays: Mapping[str, Floats]) -> None:
+    def resume(self, facts: Mapping[GroundAtom, float], arrays: Mapping[str, Any]) -> None:
         """Become the world that was saved; this one has no facts. Raises Misfit where it cannot be."""
         try:
-            self.apply(facts)
-        except (Infeasible, Unsolved) as error:
+            partial = _PartialGrounding([], [])
+            if "partial" not in arrays:
+                self._grounder.eager = EVERY
+            elif self._grounder.eager < EVERY:
+                partial = msgspec.json.decode(arrays["partial"].tobytes(), type=_PartialGrounding)
+            self._resume(facts, partial)
+        except (*REFUSALS, msgspec.MsgspecError, ValueError, LookupError) as error:
             raise Misfit(str(error)) from None
+
+    def _resume(self, facts: Mapping[GroundAtom, float], partial: _PartialGrounding) -> None:
+        """Ground facts in a world without any. Raises ValueError and LookupError for another model's."""
+        grounder = self._grounder
+        numbers = grounder.numbers
+        grounder.left_out = frozenset(numbers[place] for place in partial.clauses)
+        if not grounder.left_out <= grounder.may_wait:
+            raise ValueError("a clause is left out that cannot be")
+        wanted = {key: False for key in self._rows if key[0] in grounder.left_out}
+        wanted |= {(numbers[place], constants): True for place, constants in partial.rows}
+        self._apply(facts, None, wanted)
 
     def state(self, atoms: Iterable[GroundAtom]) -> _State:
         """See ``GroundWorld``."""
-        return _State({atom: self.fact(atom) for atom in atoms}, self._grounder, self._reweighed)
+        self._replaced, grounder = {}, self._grounder
+        facts = {atom: self.fact(atom) for atom in atoms}
+        left_out = grounder.left_out
+        return _State(facts, grounder, self._reweighed, left_out, self._rows, self._replaced)
 
     def go_back(self, facts: Mapping[GroundAtom, float | None], states: Sequence[_State]) -> None:
-        """See ``GroundWorld``; the answer follows from the facts."""
-        self.apply(facts)
+        """See ``GroundWorld``; the answer follows from the facts, and from what was ground."""
+        replaced = {key: x for state in reversed(states) for key, x in state.replaced.items()}
+        self._grounder.left_out = states[0].left_out
+        self._apply(facts, None, replaced)
 
     def remade(self, state: _State) -> MlnWorld:
         """See ``GroundWorld``; the facts of other atoms are those of the step."""
-        before, grounder, weighted = state
-        world = MlnWorld(grounder.plan.program, grounder.plan.query, grounder.listed, self._engine)
-        world._grounder.weights = world._grounder.weights_as(weighted)
-        world._reweighed = weighted
-        facts = {**grounder.facts(), **before}
-        world.apply({atom: value for atom, value in facts.items() if value is not None})
+        world = self._empty(state.grounder.plan.program)
+        world._grounder.weights = world._grounder.weights_as(state.reweighed)
+        world._reweighed = state.reweighed
+        facts = {**state.grounder.facts(), **state.facts}
+        present = {atom: value for atom, value in facts.items() if value is not None}
+        world._resume(
+            present,
+            _partial_grounding(state.grounder, state.left_out, state.rows, state.replaced),
+        )
         return world
 
     def explain(self, atom: GroundAtom) -> Explanation:
@@ -197,28 +263,52 @@ class MlnWorld:
             raise ExplanationError(f"{shown(atom)} is neither observed nor a target")
         if not isnan(value):
             return Explanation("", shown(atom), value, given=True)
-        (part,) = self._forest.components([atom])
-        values, alternative = {a: self._values[a] for a in part.atoms}, None
         wide = self._component.get(atom)
         certified = self._forest.proven(atom) if wide is None else wide.certified
-        with suppress(Infeasible):
-            other = self._solved(part.where(atom, not values[atom]))
-            others = dict(zip(other.atoms, other.values, strict=True))
-            loss = part.model.exact_score(part.state(values), part.weights) - other.score
-            alternative = Alternative(others, float(loss), other.certified)
         plan = self._grounder.plan
         members = [a for a in self._with_members([atom]) if isnan(self._fixed(a))]
-        clauses = self._open_clauses(members)
-        return explained(
-            plan.program,
-            atom,
-            {**{a: self._fixed(a) for x in clauses for a in x.row.atoms}, **values},
-            certified,
-            alternative,
-            clauses,
-            plan.groups.get(atom[0]),
-            members,
-        )
+        trial = dict[Key, None]()
+        try:
+            part, alternative = self._alternative(atom, members, trial)
+            clauses = self._open_clauses(members)
+            values = {a: self._fixed(a) for x in clauses for a in x.row.atoms}
+            return explained(
+                plan.program,
+                atom,
+                values | {a: self._values[a] for a in part.atoms},
+                certified,
+                alternative,
+                clauses,
+                plan.groups.get(atom[0]),
+                members,
+            )
+        finally:
+            self._update(Step(dict.fromkeys(trial), {}))
+
+    def _alternative(
+        self, atom: GroundAtom, members: Iterable[GroundAtom], trial: dict[Key, None]
+    ) -> tuple[Component, Alternative | None]:
+        """Return an atom's component, and its best state in which the atom is otherwise; None: there is none.
+
+        What such states violate is ground and noted as ``trial``. ``members`` are the atoms of its group.
+        """
+        value = self._values[atom]
+        values = {**dict.fromkeys(members, 0.0), atom: 1.0 - value}
+        more = self._violated(values, values)
+        while True:
+            trial |= dict.fromkeys(more)
+            self._update(Step({**more}, {}))
+            (part,) = self._forest.components([atom])
+            try:
+                other = self._solved(part.where(atom, not value))
+            except Infeasible:
+                return part, None
+            values = dict(zip(other.atoms, other.values, strict=True))
+            if not (more := self._violated(values, values)):
+                break
+        state = part.state({a: self._values[a] for a in part.atoms})
+        loss = part.model.exact_score(state, part.weights) - other.score
+        return part, Alternative(values, float(loss), other.certified)
 
     def marginals(
         self, atoms: Sequence[GroundAtom] = ()
@@ -227,10 +317,12 @@ class MlnWorld:
 
         They are exact in components that are narrow enough, and sampled in others. What no step has touched
         since the last call is not computed again: no message where the forest solves a component, else no
-        component. Raises DataError for an atom that is not open.
+        component. What was left out is ground first. Raises DataError for an atom that is not open, and
+        where that is too much.
         """
         if (other := next((a for a in atoms if a not in self._values), None)) is not None:
             raise DataError(f"{show_ground_atom(*other)} is no target")
+        self._ground_whole()
         engine, forest = marginal_engine("exact"), self._forest
         asked, narrow = sorted({*atoms} or self._values), forest.marginals()
         wide = [atom for atom in asked if atom in self._component]
@@ -263,12 +355,21 @@ class MlnWorld:
         Adds the exchange of ground clauses to ``exchanges``. Raises Infeasible where the hard rules cannot
         hold, and Unsolved. Then nothing has changed.
         """
+        return self._apply(changes, exchanges, {})
+
+    def _apply(
+        self,
+        changes: Mapping[GroundAtom, float | None],
+        exchanges: list[Exchange] | None,
+        wanted: Mapping[Key, bool],
+    ) -> dict[GroundAtom, Change]:
+        """Change facts; of clauses that are left out, ground some that are ``wanted``, and others no more."""
         before = {atom: self.fact(atom) for atom in changes}
         _weigh(self._grounder, self._by_evidence, changes)
         step = self._grounder.change(changes)
         try:
-            return self._follow(step, self._grounder, exchanges)
-        except (Infeasible, Unsolved):
+            return self._follow(step, self._grounder, exchanges, before, wanted)
+        except REFUSALS:
             self._grounder.set_facts(before)
             raise
 
@@ -282,7 +383,7 @@ class MlnWorld:
         """
         old, program = self._grounder, with_table(program, [UNIT])
         if (change := old.under(program, self._rows)) is None:
-            world = MlnWorld(program, old.plan.query, old.listed, self._engine)
+            world = self._empty(program)
             world.apply(old.facts())
             if exchanges is not None:
                 came = world._grounder.counted({**world._rows}, {})
@@ -318,53 +419,93 @@ class MlnWorld:
         new = grounder.weights_as(clauses)
         rows = {k: row for k, row in self._rows.items() if old[k[0]] != new[k[0]]}
         grounder.weights = new
-        self._exchange({}, rows)
         try:
-            changed = self._solve({}, ())
-        except (Infeasible, Unsolved):
+            changed = self._follow(Step({**rows}, {}), grounder, None)
+        except REFUSALS:
             grounder.weights = old
             self._exchange({}, rows)
             raise
         self.touched, self._reweighed = len(rows), clauses
         return changed
 
-    def _follow(
-        self, step: Step, old: IncrementalGrounder, exchanges: list[Exchange] | None
-    ) -> dict[GroundAtom, Change]:
-        """Solve the components that a step touches.
+    def _empty(self, program: Program) -> MlnWorld:
+        """Return a world without facts under a program."""
+        old = self._grounder
+        return MlnWorld(program, old.plan.query, old.listed, self._engine, old.eager)
 
-        Raises Infeasible and Unsolved; then all is as before the step, also the grounder, which was ``old``.
+    def _follow(
+        self,
+        step: Step,
+        old: IncrementalGrounder,
+        exchanges: list[Exchange] | None,
+        facts: Iterable[GroundAtom] = (),
+        wanted: Mapping[Key, bool] = {},
+    ) -> dict[GroundAtom, Change]:
+        """Solve the components that a step touches, ground what the state violates, and solve again.
+
+        The step has changed ``facts``. Raises what refuses it; then all is as before, also the grounder,
+        which was ``old``.
         """
+        before = self._left_out
+        old_left_out = before.left_out if before else frozenset[int]()
+        if (left_out := self._grounder.left_out) != old_left_out:
+            self._left_out = ViolatedRows(self._grounder, self._rows) if left_out else None
+        if self._left_out:
+            near = [*facts, *(atom for atom, value in step.atoms.items() if value is None)]
+            absent = [key for key, present in wanted.items() if not present]
+            step.rows.update(self._grounder.only({**self._left_out.about(near), **wanted}))
+            step.rows.update(dict.fromkeys(absent))
         rows = {key: self._rows.get(key) for key in step.rows}
+        self._remember(rows)
         atoms = {atom: self._atoms.get(atom) for atom in step.atoms}
         together = self._update(step)
         old_rows = [row for row in rows.values() if row is not None]
+        solutions = list[_Solution]()
         try:
             self._check(step)
-            changed = self._solve(together, old_rows)
-        except (Infeasible, Unsolved) as error:
+            solutions.append(self._solve(together, old_rows))
+            moved: Iterable[GroundAtom] = {**dict.fromkeys(facts), **solutions[0].changed}
+            if self._left_out is not before:
+                moved = {**self._grounder.facts(), **self._values}
+            while more := self._violated(moved):
+                added = Step({**more}, {})
+                step.rows.update(more)
+                rows |= dict.fromkeys(more)
+                self._remember(dict.fromkeys(more))
+                self._update(added)
+                self._check(added)
+                solutions.append(self._solve({}, ()))
+                moved = solutions[-1].changed
+        except REFUSALS as error:
             conflict = None
             if isinstance(error, Infeasible):
                 with suppress(Unsolved):
-                    near = _atoms_of([*old_rows, *self._touched()])
-                    conflict = self._conflict({**together, **near})
+                    new_rows = [row for row in step.rows.values() if row is not None]
+                    beside = _atoms_of([*old_rows, *self._touched(), *new_rows])
+                    conflict = self._conflict({**together, **beside})
             self._grounder = old
             self._update(Step(rows, atoms))
+            for old_components, new_components, values in reversed(solutions):
+                self._take(new_components, old_components, {a: x[0] for a, x in values.items()})
+            if self._left_out is before and before:
+                before.go_back()
+            self._left_out, old.left_out = before, old_left_out
             raise conflict or error from None
+        if self._left_out:
+            self._left_out.stay()
         self.touched = len(step.rows)
         if exchanges is not None:
             came = self._grounder.counted(step.rows, rows)
             exchanges.append(Exchange(came, old.counted(rows, step.rows)))
-        return changed
+        changed, self._due = self._due, {}
+        for solution in solutions:
+            add_changes(changed, solution.changed)
+        return {atom: x for atom, x in sorted(changed.items()) if x[0] != x[1]}
 
-    def _solve(
-        self, atoms: Mapping[GroundAtom, None], rows: Iterable[Row]
-    ) -> dict[GroundAtom, Change]:
+    def _solve(self, atoms: Mapping[GroundAtom, None], rows: Iterable[Row]) -> _Solution:
         """Solve the components of atoms and of ground clauses that are touched.
 
-        ``rows`` are those that were. Returns the open atoms whose value changed.
-
-        Raises Infeasible and Unsolved; then no answer has changed.
+        ``rows`` are those that were. Raises Infeasible and Unsolved; then no answer has changed.
         """
         if not self._forest.feasible:
             raise Infeasible("no state satisfies the hard rules")
@@ -380,24 +521,84 @@ class MlnWorld:
             atom: best.get(atom) or 0.0 for atom in affected if isnan(self._atoms.get(atom, 1.0))
         }
         new = [*map(self._solved, self._forest.components(wide))]
+        for component in new:
+            values |= zip(component.atoms, component.values, strict=True)
+        for atom in touched:
+            if atom in self._marginals:
+                for other in self._marginals[atom][0]:
+                    self._marginals.pop(other, None)
+        pairs = {atom: (self._values.get(atom), values.get(atom)) for atom in affected}
+        changed = {atom: x for atom, x in pairs.items() if x[0] != x[1]}
+        self._take(old, new, {atom: x[1] for atom, x in changed.items()})
+        return _Solution(old, new, changed)
+
+    def _take(
+        self,
+        old: Iterable[_SolvedComponent],
+        new: Iterable[_SolvedComponent],
+        values: Mapping[GroundAtom, float | None],
+    ) -> None:
+        """Take components in place of old ones, and values; None: the atom is not open."""
         for component in old:
             self._score -= component.score
             self._loose.pop(component, None)
             for atom in component.atoms:
                 del self._component[atom]
-        for atom in touched:
-            if atom in self._marginals:
-                for other in self._marginals[atom][0]:
-                    self._marginals.pop(other, None)
         for component in new:
             self._score += component.score
             self._component |= dict.fromkeys(component.atoms, component)
             self._loose |= {component: None} if component.gap or not component.certified else {}
-            values |= zip(component.atoms, component.values, strict=True)
-        changed = {atom: (self._values.pop(atom, None), values.get(atom)) for atom in affected}
-        self._values |= values
-        moved = sorted([atom for atom, (before, after) in changed.items() if before != after])
-        return {atom: changed[atom] for atom in moved}
+        for atom, value in values.items():
+            if value is None:
+                del self._values[atom]
+            else:
+                self._values[atom] = value
+
+    # clauses that are left out ---------------------------------------------------------------------
+
+    def _violated(
+        self, atoms: Iterable[GroundAtom], trial: Mapping[GroundAtom, float] = {}
+    ) -> dict[Key, Row]:
+        """Return what the values violate of clauses that are left out; atoms on ``trial`` have other values.
+
+        ``atoms`` are those that have changed. Raises DataError where this is too much.
+        """
+        if self._left_out is None:
+            return {}
+
+        def value(atom: GroundAtom) -> float:
+            return trial[atom] if atom in trial else self.value(atom) or 0.0
+
+        try:
+            return self._left_out.violated(atoms, value)
+        finally:
+            if trial:
+                self._left_out.go_back()
+
+    def _remember(self, rows: Mapping[Key, Row | None]) -> None:
+        """Note which ground clauses of clauses that are left out there were before a step."""
+        for key, row in rows.items() if self._left_out else ():
+            if key[0] in self._grounder.left_out:
+                self._replaced.setdefault(key, row is not None)
+
+    def _ground_whole(self) -> None:
+        """Ground all that is left out: probabilities depend on ground clauses that hold, too.
+
+        Raises DataError where that is too much.
+        """
+        grounder = self._grounder
+        if left_out := sorted(grounder.left_out, key=grounder.size):
+            if (size := grounder.size(left_out[-1])) > LIMITS.groundings:
+                text = grounder.clause(left_out[-1]).text
+                raise DataError(
+                    f"{text} has up to {size:,} ground rules: probabilities need all of them, at most "
+                    f"{LIMITS.groundings:,}; list the targets, or ask for the values alone"
+                )
+            rows = {key: row for number in left_out for key, row in grounder.every(number).items()}
+            self._remember({key: self._rows.get(key) for key in rows})
+            grounder.left_out = frozenset()
+            self._due = self._follow(Step(rows, {}), grounder, None)
+            grounder.eager = EVERY
 
     def _touched(self) -> list[Row]:
         """Return the ground clauses that the last exchange has touched."""
@@ -416,6 +617,8 @@ class MlnWorld:
                 self._rows.pop(key, None)
             else:
                 self._rows[key] = row
+            if self._left_out:
+                self._left_out.note(key, row is not None)
         return together
 
     def _exchange(
@@ -591,6 +794,29 @@ class MlnWorld:
         except Infeasible:
             return False
         return forest.feasible
+
+
+def _partial_grounding(
+    grounder: IncrementalGrounder,
+    left_out: frozenset[int],
+    rows: Mapping[Key, Row],
+    replaced: Mapping[Key, bool],
+) -> _PartialGrounding:
+    """Return what of clauses ``left_out`` was ground, in the order of names.
+
+    ``rows`` are all ground clauses now; of those that are ``replaced`` it is known whether they were there.
+    """
+    present = {key: True for key in rows if key[0] in left_out} if left_out else {}
+    place = {number: n for n, number in enumerate(grounder.numbers)}
+    keys = [
+        key
+        for key, was_there in {**present, **replaced}.items()
+        if was_there and key[0] in left_out
+    ]
+    return _PartialGrounding(
+        sorted(place[number] for number in left_out),
+        sorted((place[number], constants) for number, constants in keys),
+    )
 
 
 def _atoms_of(rows: Iterable[Row]) -> dict[GroundAtom, None]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 from itertools import combinations, pairwise, repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats
+from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import UNPROVEN
 from onlinesrl.logic.tables import with_names
 from onlinesrl.logic.text import spell_atom
@@ -22,11 +21,21 @@ from onlinesrl.mln.inference.protocols import Marginals, Solution
 from onlinesrl.mln.inference.registry import (
     MAP_METHODS,
     MARGINAL_METHODS,
+    exact_engine,
     map_engine,
     marginal_engine,
+    sampler_of,
 )
+from onlinesrl.mln.inference.rounding import Magnitude
+from onlinesrl.mln.query.asked_formulas import spell_formula
 from onlinesrl.mln.query.world import Lazy, Part, QueryError, World
 
+if TYPE_CHECKING:
+    from onlinesrl.mln.inference.best_states import Ranked
+
+Answer: TypeAlias = tuple[Floats, dict[str, Any]]
+"""The value of every atom, float64[atoms], and statistics."""
+UNPROVEN_BEST = "these are not proven to be the best states: a search ended at its limit"
 SAMPLED = (
     "the treewidth of the network is too large for exact marginals: its wide parts have estimates by "
     "{found.route} with {found.samples} samples: R-hat {of.largest_r_hat:.3g}, standard errors up to "
@@ -83,41 +92,148 @@ def network_lines(world: World) -> Iterator[str]:
             yield f"{' v '.join(free)}."
 
 
-def lines(world: World, values: Floats, method: str) -> Iterator[str]:
-    """Yield a sorted ``Atom(args) value`` line for each queried atom."""
+def lines(
+    world: World, values: Floats, method: str, counts: Mapping[str, Mapping[str, float]] = {}
+) -> Iterator[str]:
+    """Yield a sorted ``Atom(args) value`` line for each queried atom, or formula with constants.
+
+    The ``counts`` of predicates and formulas stand before, as comments.
+    """
+    for name, count in counts.items():
+        error = f" \u00b1 {count['standard_error']:.6g}" if "standard_error" in count else ""
+        yield f"// {count['expected']:.6g}{error} of {name} expected, variance {count['variance']:.6g}"
     spelled = "{:.0f}" if method in MAP_METHODS else "{:.10f}"
-    for name, numbers, arguments in world.atoms.ordered(world.shown):
+    for text, value in _named(world, world.shown, values):
+        yield f"{text} {spelled.format(value)}"
+
+
+def lines_of_best(world: World, answers: Sequence[Answer]) -> Iterator[str]:
+    """Yield the lines of the best state, and of the others what differs from it, each after a comment."""
+    for values, stats in answers:
+        proof = "" if stats["certified"] else ", not proven"
+        yield f"// {stats['rank']}: {stats['difference']:.6g} less than the best{proof}"
+        if values is answers[0][0]:
+            yield from lines(world, values, "mpe")
+        yield from (f"{text} {value}" for text, value in stats["changes"].items())
+
+
+def _named(world: World, atoms: Ints, values: Floats) -> Iterator[tuple[str, float]]:
+    """Yield the text of atoms, in order, and their values."""
+    for name, numbers, arguments in world.atoms.ordered(atoms):
         rows = zip(*arguments, strict=True) if arguments else repeat((), len(numbers))
+        formula = world.formulas.get(name)
         for args, value in zip(rows, values[numbers].tolist(), strict=True):
-            yield f"{spell_atom(name, args)} {spelled.format(value)}"
+            yield spell_atom(name, args) if formula is None else spell_formula(formula, args), value
 
 
 def solve(
-    world: World, method: str, seed: int, error: float | None = None, max_work: int | None = None
+    world: World,
+    method: str,
+    seed: int,
+    error: float | None = None,
+    max_work: int | None = None,
+    counts: bool = False,
 ) -> tuple[Floats, dict[str, Any]]:
     """Return the value of every atom of a world, float64[atoms], and statistics.
 
     ``error`` is the standard error to reach in sampled marginals. ``max_work`` limits a search of ``mpe``
-    as in ``MlnEngine``; None: no limit. Raises QueryError, Infeasible, Unsolved.
+    as in ``MlnEngine``; None: no limit. With ``counts`` the statistics of marginals have, by queried
+    predicate and formula, the expected number of true atoms, and its variance. Raises QueryError, Infeasible,
+    Unsolved.
     """
     clock = time.process_time()
-    if error is not None and (method in MAP_METHODS or not error > 0):
-        raise QueryError(
-            f"--error is a number above 0 for {', '.join(MARGINAL_METHODS)}: the standard error to reach "
-            f"in sampled marginals, not {error:g} for {method}"
-        )
+    _check_error(error, method)
     if max_work is not None and method != "mpe":
         raise QueryError(f"--max-work limits the search of --method mpe only, not of {method}")
+    if counts and method not in MARGINAL_METHODS:
+        known = ", ".join(MARGINAL_METHODS)
+        raise QueryError(f"--counts is for marginals ({known}), not for {method}")
     if method in MAP_METHODS:
         world, solution = best_state(world, method, seed, max_work)
         values, details = solution.state.astype(np.float64), _of_state(world, solution)
     elif method in MARGINAL_METHODS:
         values, details = _marginals(world, method, seed, error)
+        if counts:
+            details["counts"] = _counts(world, method, seed)
     else:
         methods = ", ".join((*MAP_METHODS, *MARGINAL_METHODS))
         raise QueryError(f"unknown method {method}; known are: {methods}")
+    return values, _statistics(world, method, details, clock)
+
+
+def _check_error(error: float | None, method: str) -> None:
+    if error is not None and (method in MAP_METHODS or not error > 0):
+        raise QueryError(
+            f"--error is a number above 0 for {', '.join(MARGINAL_METHODS)}: the standard error to reach "
+            f"in sampled marginals, not {error:g} for {method}"
+        )
+
+
+def solve_best(
+    world: World,
+    n: int,
+    method: str = "mpe",
+    error: float | None = None,
+    max_work: int | None = None,
+) -> list[Answer]:
+    """Return the ``n`` best states, each as the value of every atom, and statistics; see ``best_states``.
+
+    Those of the first are as of ``solve``. All have ``rank``, ``score``, ``difference`` (from the best
+    score), ``certified``, and ``changes`` (the queried atoms that differ from the first state, and their
+    values). The first lists them all, as ``best``. Raises QueryError, Infeasible, Unsolved.
+    """
+    clock = time.process_time()
+    if method != "mpe":
+        reason = "the other methods do not prove which states are the best"
+        raise QueryError(f"the best states are those of mpe, not {n} of {method}: {reason}")
+    _check_error(error, method)
+    world, rows, complete = _best_states(world, n, max_work)
+    first = rows[0].solution
+    answers = list[Answer]()
+    for row in rows:
+        values = row.solution.state.astype(np.float64)
+        differs = row.solution.state[world.shown] != first.state[world.shown]
+        answers.append(
+            (
+                values,
+                {
+                    "rank": row.rank,
+                    "score": row.solution.score,
+                    "difference": row.difference,
+                    "certified": row.solution.certified,
+                    "changes": {
+                        text: int(x) for text, x in _named(world, world.shown[differs], values)
+                    },
+                },
+            )
+        )
+    entries = [stats for _, stats in answers]
+    unproven = not complete or not entries[-1]["certified"]
+    details = _of_state(world, first)
+    details["warnings"] = [UNPROVEN_BEST] if unproven else []
+    stats = _statistics(world, method, details, clock)
+    answers[0] = answers[0][0], {**entries[0], **stats, "best": entries}
+    return answers
+
+
+def _best_states(world: World, n: int, max_work: int | None) -> tuple[World, list[Ranked], bool]:
+    """Return the best states, as ``best_states`` does, and the world with the clauses that they needed."""
+    from onlinesrl.mln.inference.best_states import best_states, ranked
+
+    if world.lazy is None:
+        from onlinesrl.mln.inference.ilp import Ilp
+
+        engine = exact_engine(Ilp(max_work=max_work), max_work)
+        return world, *best_states(world.model, world.weight, world.visible, n, engine)
+    world, solutions, complete = _lazily(world, world.lazy, max_work, n)
+    error = Magnitude.of(world.weight).rounding
+    return world, ranked(solutions, world.visible, error), complete
+
+
+def _statistics(world: World, method: str, details: dict[str, Any], clock: float) -> dict[str, Any]:
+    """Return what is said of an answer, given its details and the CPU time at the start."""
     _, weight, hard = distinct(world.model, world.weight)
-    stats = {
+    return {
         "method": method,
         "atoms": len(world.atoms) - len(world.fixed),
         "soft_clauses": int(np.sum(~hard & (weight != 0.0))),
@@ -129,7 +245,6 @@ def solve(
         ],
         "seconds": {**world.seconds, "infer_cpu": time.process_time() - clock},
     }
-    return values, stats
 
 
 def columns(world: World, values: Floats) -> dict[str, dict[str, Sequence[Any]]]:
@@ -168,7 +283,8 @@ def best_state(
 ) -> tuple[World, Solution]:
     """Return an answer, and the world with the clauses that it needed; arguments as of ``map_engine``."""
     if world.lazy is not None:
-        return _lazily(world, world.lazy, max_work)
+        world, solutions, _ = _lazily(world, world.lazy, max_work)
+        return world, solutions[0]
     return world, map_engine(method, seed, max_work).solve(world.model, world.weight)
 
 
@@ -184,33 +300,42 @@ def _of_state(world: World, solution: Solution) -> dict[str, Any]:
     }
 
 
-def _lazily(world: World, lazy: Lazy, max_work: int | None) -> tuple[World, Solution]:
-    """Return the answer by cutting planes, and the world with the clauses that it needed."""
+def _lazily(
+    world: World, lazy: Lazy, max_work: int | None, n: int = 1
+) -> tuple[World, list[Solution], bool]:
+    """Return the best answers by cutting planes, and the world with the clauses that they needed.
+
+    The last result is False where a search for them ended at its limit.
+    """
     from onlinesrl.mln.inference.cutting_planes import CuttingPlanes
 
     ground = [Part(world.model, world.weight, world.soft)]
 
-    def violated(value: Floats) -> tuple[GroundMRF, Floats] | None:
-        part = lazy.violated(value)
+    def violated(value: Floats, conflicts: bool) -> tuple[GroundMRF, Floats] | None:
+        part = lazy.violated(value, conflicts)
         if part is None:
             return None
         ground.append(part)
         return part.model, part.weight
 
-    solution = CuttingPlanes(world.model, world.weight, violated).solve(max_work)
+    planes = CuttingPlanes(world.model, world.weight, violated)
+    ranking = planes.ranking(world.visible, max_work)
+    solutions = ranking.first(n)
     of_lazy = lazy.total() - sum(float(part.weight.sum()) for part in ground[1:])
     models, weights, softs = zip(*ground, strict=True)
+    of_soft, gains = zip(*softs, strict=True)
     world = replace(
         world,
-        model=reduce(GroundMRF.with_clauses, models),
+        model=models[0].with_clauses(*models[1:]),
         weight=np.concatenate(weights),
-        soft=Soft(
-            reduce(GroundMRF.with_clauses, [soft.model for soft in softs]),
-            np.concatenate([soft.weight for soft in softs]),
-        ),
+        soft=Soft(of_soft[0].with_clauses(*of_soft[1:]), np.concatenate(gains)),
     )
-    score = world.model.score(solution.state, world.weight) + of_lazy
-    return world, replace(solution, score=score, bound=score + solution.bound - solution.score)
+
+    def scored(solution: Solution) -> Solution:
+        score = world.model.score(solution.state, world.weight) + of_lazy
+        return replace(solution, score=score, bound=score + solution.bound - solution.score)
+
+    return world, [*map(scored, solutions)], len(solutions) == n or ranking.proven
 
 
 def cost(world: World, state: Sequence[int] | State) -> float:
@@ -243,6 +368,19 @@ def _marginals(
         }
     details["warnings"] = _doubts(world, method, marginals, error)
     return marginals.probability, details
+
+
+def _counts(world: World, method: str, seed: int) -> dict[str, dict[str, float]]:
+    """Return the counts of the true atoms of each queried predicate and formula."""
+    from onlinesrl.mln.inference.expected_counts import expected_counts
+
+    atoms = {name: world.atoms.numbers({name}) for name in world.queried}
+    sampler, exact = sampler_of(method, seed), method == "exact"
+    counts = expected_counts(world.model, world.weight, atoms, sampler, exact)
+    return {
+        name: {key: x for key, x in count._asdict().items() if x is not None}
+        for name, count in counts.items()
+    }
 
 
 def _doubts(world: World, method: str, marginals: Marginals, error: float | None) -> list[str]:

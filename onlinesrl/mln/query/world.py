@@ -29,7 +29,7 @@ from onlinesrl.core.example import (
     Truth,
     ValuedAtom,
 )
-from onlinesrl.logic.ast import Program
+from onlinesrl.logic.ast import Formula, Program
 from onlinesrl.logic.database import Domains
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.tables import load_atoms
@@ -39,15 +39,15 @@ from onlinesrl.mln.ground.batch_packer import LimitKeys
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, Soft, clause_models, fixed_units
 from onlinesrl.mln.ground.grounder import GroundExample, Limits, ModelGrounder
 from onlinesrl.mln.ground.lazy_clauses import LazyClauses
+from onlinesrl.mln.ground.model_index import EAGER
 from onlinesrl.mln.kernels.ground_network import ROWS, Network, false_hard
 from onlinesrl.mln.kernels.grounding_frames import EVERY
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.lang.evidence_weights import check_numbers, with_weights
+from onlinesrl.mln.query.asked_formulas import with_formulas
 
 LIMITS = Limits(keys=LimitKeys("--max-atoms", "--max-groundings", "add"))
 """The default limits of a world."""
-EAGER = {"auto": 2000, "never": EVERY}
-"""How many groundings of a clause are ground before any state violates them, by the setting ``lazy``."""
 
 
 class QueryError(OnlinesrlError):
@@ -68,18 +68,19 @@ class Lazy:
     """The clauses of a world that are ground only where a state violates them."""
 
     def __init__(self, world: GroundExample, atoms: WorldAtoms) -> None:
-        self._world, self._atoms, self._clauses = world, atoms, LazyClauses(world)
+        self._world, self._atoms = world, atoms
+        self._clauses = LazyClauses(world.grounder, world.batch)
 
     def total(self) -> float:
         """Return the weight of all ground clauses of its soft clauses."""
         return self._clauses.total()
 
-    def violated(self, value: Floats) -> Part | None:
+    def violated(self, value: Floats, conflicts: bool) -> Part | None:
         """Return the clauses that values of the atoms violate, see ``LazyClauses.violated``.
 
         Raises Infeasible where evidence breaks one.
         """
-        net = self._clauses.violated(value)
+        net = self._clauses.violated(value, conflicts)
         if net is None:
             return None
         if (broken := false_hard(net)) >= 0:
@@ -98,7 +99,8 @@ class World:
     an atom occurs only in one hard unit clause. ``types`` has the argument types of each predicate, ``fixed``
     the values of atoms that evidence fixes. ``lazy`` grounds the clauses that the model leaves out.
     ``assumed`` are the predicates that are open only because no database has an atom of them, ``empty``
-    queried ones without an atom.
+    queried ones without an atom. ``formulas`` are those asked about, by the predicates of their atoms, which
+    are among the predicates ``queried``.
     """
 
     atoms: WorldAtoms
@@ -110,8 +112,16 @@ class World:
     shown: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     assumed: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
+    queried: tuple[str, ...] = ()
     lazy: Lazy | None = None
+    formulas: Mapping[str, Formula] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def visible(self) -> Ints:
+        """The atoms that tell states apart: queried ones and those of evidence, and what they decide."""
+        known = np.union1d(self.shown, [*self.fixed]).astype(np.int64)
+        return np.arange(self.model.n_atoms) if len(known) == len(self.atoms) else known
 
 
 @dataclass(frozen=True)
@@ -119,12 +129,15 @@ class WorldOptions:
     """The options of reading and grounding a world.
 
     ``closed`` and ``opened`` are predicates whose atoms are false, or open, unless a database has a value.
-    The ``dialect`` decides on other predicates that are not queried.
+    The ``dialect`` decides on other predicates that are not queried. ``formulas`` are queried, too, all on
+    the condition that those ``given`` hold.
     """
 
     closed: tuple[str, ...] = ()
     opened: tuple[str, ...] = ()
     dialect: Dialect = ALCHEMY
+    formulas: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
 
 
 def eager_of(method: str, lazy: str | None) -> int:
@@ -180,6 +193,10 @@ def world_of(
             "(hard), or learn the weights (onlinesrl run or onlinesrl learn)"
         )
     _check_asked(program, query, options)
+    formulas = dict[str, Formula]()
+    if options.formulas or options.given:
+        program, formulas = with_formulas(program, options.formulas, options.given, options.dialect)
+        query = (*query, *formulas)
     closed: Set[str] = {*options.closed, *query, *options.opened, *program.functions}
     if options.dialect.opened == "unmentioned":
         closed = closed | {atom.predicate for atom in atoms}
@@ -199,6 +216,8 @@ def world_of(
         shown=np.setdiff1d(world.atoms.numbers(query), [*world.fixed]),
         empty=tuple(name for name in query if not len(world.atoms.numbers({name}))),
         assumed=assumed if options.dialect.opened == "unmentioned" else (),
+        queried=tuple(dict.fromkeys(query)),
+        formulas=formulas,
         seconds=seconds,
     )
 

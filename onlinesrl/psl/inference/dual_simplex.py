@@ -19,6 +19,7 @@ from typing import Any
 import highspy
 import numpy as np
 
+from onlinesrl.core import highs
 from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HingeLossMRF
@@ -28,13 +29,6 @@ NEAR = 10
 """How many rows for each variable the program begins with."""
 ROUNDING = 1e-9
 """How far a row may be on another side than its dual says."""
-OPTIONS = {
-    "output_flag": False,
-    "presolve": "off",  # with it there may be no ray
-    "random_seed": 0,
-    "solver": "simplex",
-    "threads": 1,
-}
 
 
 def optimum(
@@ -55,9 +49,9 @@ def optimum(
     added = _near(model, form, outside)
     chosen = added[:0]
 
-    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-    for option, setting in OPTIONS.items():
-        solver.setOptionValue(option, setting)
+    solver: Any = highs.solver(
+        presolve="off", solver="simplex"
+    )  # with presolve there may be no ray
     number, ones, infinite = np.arange(n, dtype=np.int32), np.ones(n), np.full(n, np.inf)
     solver.addRows(n, bonus - pull, infinite, 0, number[:0], number[:0], ones[:0])
     solver.addCols(n, ones, 0.0 * ones, infinite, n, number, number, ones)
@@ -68,7 +62,7 @@ def optimum(
         solver.addCols(len(added), -part.constant, *ends, len(part.variable), *entries)
         chosen, outside[added] = np.concatenate((chosen, added)), False
         solver.setOptionValue("simplex_iteration_limit", steps)
-        solver.run()
+        highs.run(solver)
         steps -= solver.getInfo().simplex_iteration_count
         _, has_ray, ray = solver.getPrimalRay()
         if has_ray:

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from onlinesrl.core.arrays import Bools, Floats
 from onlinesrl.core.background import Background
-from onlinesrl.core.errors import ExampleError, Infeasible, ModelError, UsageError
+from onlinesrl.core.errors import CONTINUOUS, ExampleError, Infeasible, ModelError, UsageError
 from onlinesrl.core.evaluation.class_balance import BALANCED, LABELS, ClassBalance
 from onlinesrl.core.evaluation.label_loss import Costs
 from onlinesrl.core.evaluation.prequential import known_sum, ratio
@@ -29,7 +29,7 @@ from onlinesrl.core.example import Atom, Atoms, Example, decode, decoded, show_g
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.core.io.restoring import converted
-from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally
+from onlinesrl.core.learner import Answered, Estimate, Item, Outcome, Prediction, Tally
 from onlinesrl.core.online.averaged_weights import BEYOND_RANGE
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.core.online.reservoir import NO_DUAL, Held, Reservoir, line_of
@@ -111,6 +111,7 @@ class PslOnlineLearner:
     """
 
     valued = True
+    exclusive: ClassVar[Mapping[str, Sequence[int]]] = {}
     temperature: Temperature | None = None
 
     def __init__(
@@ -210,10 +211,22 @@ class PslOnlineLearner:
         self._features(model, np.ones(1))
         return time.perf_counter() - started
 
-    def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
+    def probabilities(
+        self, example: Example, formulas: Sequence[str], given: Sequence[str] = ()
+    ) -> dict[str, Estimate]:
+        """See ``Learner.probabilities``."""
+        raise UsageError(
+            "formulas: PSL predicts truth values, and has no probabilities of formulas"
+        )
+
+    def predict(
+        self, items: Sequence[Item], marginals: bool = False, best: int | None = None
+    ) -> list[Outcome]:
         """Predict between two steps; this does not change what is learned."""
         if marginals:
             raise UsageError("PSL predicts truth values, and has no marginal probabilities")
+        if best is not None:
+            raise UsageError(f"best: {CONTINUOUS}")
         return self.step(items, learning=False)[0]
 
     def decode(self, line: bytes) -> Example:

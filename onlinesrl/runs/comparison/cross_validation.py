@@ -10,8 +10,8 @@ from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
 from onlinesrl.core.example import Example
 from onlinesrl.core.parallel.config import PoolSection, opening
 from onlinesrl.runs.comparison.candidates import Candidate, Overrides
-from onlinesrl.runs.comparison.folds import Divide, Fold, last_tenth
-from onlinesrl.runs.comparison.scoring import SCORES, Score, examples_of, score
+from onlinesrl.runs.comparison.folds import Fold, last_tenth
+from onlinesrl.runs.comparison.scoring import SCORES, Score, folds_of, score
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.run import make_learner
 
@@ -59,7 +59,7 @@ class _Part(NamedTuple):
 def cross_validated(
     candidates: Sequence[Candidate],
     alternatives: Sequence[Overrides],
-    divide: Divide,
+    folds: int | None,
     metric: str,
     pool: PoolSection,
     say: Callable[[str], object],
@@ -67,11 +67,11 @@ def cross_validated(
     """Score every candidate on every fold, in the order of the candidates.
 
     Of ``alternatives`` the best on the last tenth of a fold's training part is taken, if there are several;
-    keys that a candidate's update does not have are left out of them.
+    keys that a candidate's update does not have are left out of them. ``folds``: see ``scoring.folds_of``.
     Candidates that fail say why. Raises UsageError where candidates are not about the same examples.
     """
     with opening(pool, inline=False) as ready:
-        loaded = _loaded(candidates, alternatives, divide)
+        loaded = _loaded(candidates, alternatives, folds)
         work = _Work([entry for entry in loaded if isinstance(entry, _Loaded)], metric)
         todo = [
             _Part(n, m) for n, entry in enumerate(work.candidates) for m in range(len(entry.folds))
@@ -92,7 +92,7 @@ def cross_validated(
 def _loaded(
     candidates: Sequence[Candidate],
     alternatives: Sequence[Overrides],
-    divide: Divide,
+    folds: int | None,
 ) -> list[_Loaded | OnlinesrlError]:
     """Return each candidate's folds, or why it cannot be run; kernels are compiled before processes start.
 
@@ -111,7 +111,7 @@ def _loaded(
                 config.language.load(config.model, config.dialect)
             source = f"{config.source.model_dump_json()} {config.query} {config.dialect}"
             if source not in by_source:
-                by_source[source] = divide(examples_of(config))
+                by_source[source] = folds_of(config, folds)
             entries.append(_Loaded(candidate, fitting, by_source[source]))
         except OnlinesrlError as error:
             entries.append(error)

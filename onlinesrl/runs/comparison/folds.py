@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 from onlinesrl.core.errors import UsageError
-from onlinesrl.core.example import Example
+from onlinesrl.core.example import Example, Label
+from onlinesrl.stream.late_labels import with_labels
+from onlinesrl.stream.records import Record
 
 
 class Fold(NamedTuple):
@@ -15,9 +18,6 @@ class Fold(NamedTuple):
     name: str
     training: Sequence[Example]
     test: Sequence[Example]
-
-
-Divide: TypeAlias = Callable[[Sequence[Example]], Sequence[Fold]]
 
 
 def divided(examples: Sequence[Example], k: int | None) -> list[Fold]:
@@ -46,6 +46,32 @@ def divided(examples: Sequence[Example], k: int | None) -> list[Fold]:
         )
         for name in names
     ]
+
+
+def by_time(contents: Sequence[tuple[Record, Example | Label]], k: int, pending: int) -> list[Fold]:
+    """Return k folds of a stream in k + 1 parts: each after the first, with what was known when it began.
+
+    Examples are learned from if their label has come before the part that is tested, whose examples have
+    theirs however late. At most ``pending`` examples wait for a label.
+    """
+    cuts = pairwise(len(contents) * n // (k + 1) for n in range(1, k + 2))
+    return [
+        Fold(
+            str(n + 1),
+            _labelled(contents[:begin], pending),
+            _labelled(contents[begin:], pending, end - begin),
+        )
+        for n, (begin, end) in enumerate(cuts)
+    ]
+
+
+def _labelled(
+    contents: Sequence[tuple[Record, Example | Label]], pending: int, most: int | None = None
+) -> list[Example]:
+    """Return the examples with a label; of the first ``most`` contents, with labels of all."""
+    names = {str(content.id) for _, content in contents[:most] if isinstance(content, Example)}
+    joined = with_labels(contents, pending, lambda *_: True)
+    return [x for _, x in joined if x.labelled and str(x.id) in names]
 
 
 def last_tenth(examples: Sequence[Example]) -> Fold:

@@ -17,11 +17,12 @@ from onlinesrl.core.learner import Learner, Outcome
 from onlinesrl.core.operating_system import peak_bytes
 from onlinesrl.runs.batch_learning import mln_examples, mln_problem
 from onlinesrl.runs.comparison.candidates import Configured
-from onlinesrl.runs.comparison.folds import Fold
+from onlinesrl.runs.comparison.folds import Fold, by_time, divided
 from onlinesrl.runs.config.mln_batch import MlnBatch
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import warn
 from onlinesrl.runs.evaluation import labelled_examples
+from onlinesrl.runs.inputs import make_reader
 from onlinesrl.runs.run import new_learner
 from onlinesrl.stream.process_batch import process_batch
 from onlinesrl.stream.records import Record
@@ -65,6 +66,18 @@ def examples_of(config: Configured) -> list[Example]:
     if bad > config.limits.bad_share * (bad + len(examples)):
         raise DataError(f"{bad:,} of {bad + len(examples):,} lines are no examples")
     return examples
+
+
+def folds_of(config: Configured, k: int | None) -> list[Fold]:
+    """Return the folds of the configured source: k, of linked rows by time; None: one for each group.
+
+    Raises UsageError, and as ``examples_of``.
+    """
+    folds = divided(examples_of(config), k)
+    if k is None or isinstance(config, MlnBatch) or config.source.linked is None:
+        return folds
+    assert config.labels is not None
+    return by_time([*make_reader(config).good(lambda *_: None)], k, config.labels.pending)
 
 
 def score(config: Configured, fold: Fold, metric: str) -> Score:

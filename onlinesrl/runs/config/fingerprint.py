@@ -53,11 +53,22 @@ DEFAULTS = (
     ("distribute", None),
     ("drift", None),
     ("dialect", "alchemy"),
+    ("alerts", None),
+    ("entities", None),
+    ("alerts.by", "probability"),
     ("labels.max_bytes", LABEL_BYTES),
+    ("metrics.top", None),
     ("source.encoding", "utf-8"),
     ("source.envelope", None),
     ("source.mapping", None),
+    ("source.linked", None),
     ("inference.threshold", None),
+    ("inference.coverage", None),
+    ("inference.coverage_by", None),
+    ("inference.formulas", None),
+    ("inference.given", None),
+    ("inference.lazy", "auto"),
+    ("inference.best", 1),
     ("learner.calibrated", False),
     ("learner.replay", None),
     ("inference.engine", "mpe"),
@@ -108,10 +119,12 @@ def fingerprint(
     for key, default in DEFAULTS:
         if key in values and values[key] == default:
             del values[key]
+    topic = values["source.topic"]
+    values["source.topic"] = topic[0] if topic is not None and len(topic) == 1 else topic
     for key in ("source.only", "source.without"):
         values[key] = values[key] and sorted(set(values[key]))
     for key in list(values):
-        if ".".join(key.split(".")[:2]) in replaceable:
+        if any(f"{key}.".startswith(f"{place}.") for place in replaceable):
             del values[key]
     values["model"] = _digest(model.encode())
     if background is None:

@@ -143,6 +143,8 @@ def _default(section: type[BaseModel], key: str) -> str:
     if field.is_required():
         return "-"
     value = field.get_default(call_default_factory=True, validated_data={})
+    if isinstance(value, Section):
+        return kind_of(type(value))
     return value if isinstance(value, str) else json.dumps(value)
 
 

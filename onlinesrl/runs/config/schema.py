@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from onlinesrl.core.engine import EngineSection
 from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.evaluation.drift import DriftSection
 from onlinesrl.core.evaluation.own_metric import AnyMetric
+from onlinesrl.core.evaluation.precision_at_k import Budget
 from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import (
     Address,
     AnyPath,
     Count,
     File,
+    Interval,
     Name,
     Names,
     Natural,
@@ -23,13 +25,16 @@ from onlinesrl.core.io.config_types import (
     duration,
 )
 from onlinesrl.core.io.located_yaml import Place, Tree
-from onlinesrl.core.language import Language, language_of
+from onlinesrl.core.language import Language, Program, language_of
 from onlinesrl.core.online.update_rules import AnyUpdate, Standard
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.parallel.config import PoolSection
+from onlinesrl.entities.config import EntitiesSection
+from onlinesrl.entities.world import SAME
 from onlinesrl.mln.inference.registry import AnyMlnEngine, MpeSection
 from onlinesrl.psl.inference.registry import AdmmSection, AnyPslEngine
 from onlinesrl.runs.config.fingerprint import LABEL_BYTES, fingerprint
+from onlinesrl.stream.alerts import AlertsSection
 from onlinesrl.stream.sinks import AnySink
 from onlinesrl.stream.sinks.file import FileSinkSection
 from onlinesrl.stream.sources import AnySource
@@ -51,43 +56,44 @@ class LabelsSection(Section):
     """how many bytes of JSON these may take, with their predictions; beyond it the oldest are dropped."""
 
 
-class CheckpointSection(Section):
+class _Repeated(Section):
+    """What is written every now and then."""
+
+    every: Interval | None = None
+
+    @property
+    def examples(self) -> int | None:
+        """The number of examples in between; None if ``every`` is none."""
+        return self.every if isinstance(self.every, int) else None
+
+    @property
+    def seconds(self) -> float | None:
+        """The seconds in between; None if ``every`` is no time."""
+        return duration(self.every)
+
+
+class CheckpointSection(_Repeated):
     """When to write checkpoints, and how many to keep."""
 
-    every: int | str = "30s"
+    every: Interval = "30s"
     """a number of examples, or a time such as 30s."""
     keep: Count = 3
     """how many checkpoints are kept."""
     copy_to: Address | None = None
     """such as s3://bucket/run: where each is copied to, and read from if the run folder has none."""
 
-    @field_validator("every", mode="before")
-    @classmethod
-    def _interval(cls, every: object) -> object:
-        valid = every >= 1 if type(every) is int else duration(every)
-        if not valid:
-            raise ValueError("expected a number of examples, or a time such as 30s or 5m")
-        return every
 
-    @property
-    def examples(self) -> int | None:
-        """The number of examples between checkpoints; None if ``every`` is a time."""
-        return self.every if isinstance(self.every, int) else None
-
-    @property
-    def seconds(self) -> float | None:
-        """The seconds between checkpoints; None if ``every`` is a number of examples."""
-        return duration(self.every)
-
-
-class MetricsSection(Section):
+class MetricsSection(_Repeated):
     """When a line of metrics is written, and what is scored separately."""
 
-    every: Count | None = None
-    """examples between lines of metrics.jsonl; null: at powers of two and at the end."""
+    every: Interval | None = None
+    """examples between lines of metrics.jsonl, or a time such as 1d by the `time` of examples; null: at
+    powers of two and at the end, and of a server whose records have a time 1d."""
     by: Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[1-9][0-9]*)?$")] | None = None
     """also report precision, recall and F1 for each value of this argument: Predicate.N, counted
     from 1, or the name of its type."""
+    top: Budget | None = None
+    """also report precision, recall and log loss of the k most probable atoms of each period."""
     own: dict[Name, AnyMetric] = Field(default_factory=dict)
     """metrics of your own by name, each a section with its kind; `onlinesrl guide modules`."""
     mlflow: Name | None = None
@@ -138,6 +144,15 @@ class DistributeSection(PoolSection):
             raise ValueError(
                 "sink.kind: a distributed run writes a file; leave it or distribute out"
             )
+        if config.alerts is not None:
+            raise ValueError(
+                "alerts: shards have no order in which to raise them; leave it or distribute out"
+            )
+        if getattr(config.inference, "coverage", None) is not None:
+            raise ValueError(
+                "inference.coverage: shards have no order of truths, for which it holds; leave it or "
+                "distribute out"
+            )
         if config.drift is not None:
             raise ValueError(
                 "drift: shards have no order in which to see it; leave it or distribute out"
@@ -146,10 +161,16 @@ class DistributeSection(PoolSection):
             raise ValueError(
                 "metrics.own: shards count by the package's own metrics; leave it or distribute out"
             )
-        if config.learner.covers:
+        if config.metrics.seconds is not None:
+            raise ValueError("metrics.every: shards have no order of times; expected a number")
+        if config.learner.covers and config.learner.remembered:
             raise ValueError(
-                f"learner.update: {config.learner.update} has a covariance, which shards do not merge; "
-                "take log-likelihood, or leave distribute out"
+                "learner.memory: shards have no order in which to forget; leave it or distribute out"
+            )
+        if config.learner.covers and self.merge is not None:
+            name = config.learner.update
+            raise ValueError(
+                f"distribute.merge: {name} adds up what shards know of its weights; leave it out"
             )
         if self.merge == "dual" and not config.learner.dual:
             name = config.learner.update
@@ -216,6 +237,7 @@ class Config(Root):
     Changes under which the hard rules cannot all hold are bad; with keep_conflicts they wait."""
     labels: LabelsSection | None = None
     sink: AnySink = FileSinkSection()
+    alerts: AlertsSection | None = None
     learner: AnyUpdate = Standard()
     inference: EngineSection
     checkpoint: CheckpointSection = CheckpointSection()
@@ -234,15 +256,27 @@ class Config(Root):
         self.sink.check(self)
         if self.distribute is not None:
             self.distribute.check(self)
+        if self.alerts is not None:
+            self.alerts.check(self)
+        for key, section in (("metrics.top", self.metrics.top), ("alerts", self.alerts)):
+            if section is not None and not self.inference.scores:
+                raise ValueError(
+                    f"{key}: predictions by {self.inference.engine} have no probabilities; set "
+                    "inference.engine: mcsat (or gibbs)"
+                )
         if not self.world:
             return self
-        for key in ("labels", "drift", "distribute"):
+        for key in ("labels", "drift", "distribute", "alerts"):
             if getattr(self, key) is not None:
                 raise ValueError(
                     f"{key}: not for a world (world: true), whose records change facts"
                 )
         if self.metrics.own:
             raise ValueError("metrics.own: not for a world (world: true), which has no examples")
+        if self.metrics.top is not None:
+            raise ValueError("metrics.top: not for a world (world: true), which has no examples")
+        if self.metrics.seconds is not None:
+            raise ValueError("metrics.every: a world (world: true) has no times; expected a number")
         if self.sink.kind not in {"file", "kafka"}:
             raise ValueError(
                 "sink.kind: a world writes to a file or to Kafka; expected one of these"
@@ -252,6 +286,8 @@ class Config(Root):
                 "inference.engine: a world's answer is its most probable state, by mpe or admm; leave it out "
                 "(marginals() of a World in Python has probabilities)"
             )
+        if getattr(self.inference, "best", 1) > 1:
+            raise ValueError("inference.best: not for a world (world: true), which has one answer")
         return self
 
     def check_examples(self) -> None:
@@ -261,9 +297,9 @@ class Config(Root):
                 "world", "predictions and scores are of examples; a world answers in its run"
             )
 
-    def argument_types(self) -> dict[str, tuple[str | None, ...]]:
-        """Return the types of each predicate's arguments. Raises ModelError."""
-        program = self.language.load(self.model, self.dialect)
+    def argument_types(self, program: Program | None = None) -> dict[str, tuple[str | None, ...]]:
+        """Return the types of the arguments of each predicate that records have. Raises ModelError."""
+        program = program or self.language.load(self.model, self.dialect)
         return {
             name: tuple(self.language.argument_types(program, name)) for name in program.predicates
         }
@@ -273,6 +309,8 @@ class Config(Root):
         facts, start = self.source.background, self.learner.start
         replaceable = [f"source.{key}" for key in self.source.replaceable]
         replaceable += [f"sink.{key}" for key in self.sink.replaceable]
+        if self.alerts is not None:
+            replaceable += [f"alerts.sink.{key}" for key in self.alerts.sink.replaceable]
         return fingerprint(self.as_dict(), model, facts, start, replaceable)
 
 
@@ -282,7 +320,28 @@ class MlnConfig(Config):
     targets: Literal["all", "listed"] = "all"
     """the open atoms of a world: all of the query that no fact decides, or only those that changes list in
     their `query`."""
+    entities: EntitiesSection | None = None
     inference: AnyMlnEngine = MpeSection()
+
+    @model_validator(mode="after")
+    def _resolves_in_a_world(self) -> Self:
+        if self.entities is None:
+            return self
+        if self.world is not True or self.targets != "all":
+            raise ValueError(
+                "entities: records are the facts of a world; expected world: true, without targets"
+            )
+        if self.query != (SAME,):
+            raise ValueError(f"query: expected {SAME}, of which entities are made")
+        if self.source.background is not None:
+            raise ValueError("source.background: records come by the source; leave it out")
+        return self
+
+    def argument_types(self, program: Program | None = None) -> dict[str, tuple[str | None, ...]]:
+        """See ``Config.argument_types``."""
+        if self.entities is None:
+            return super().argument_types(program)
+        return {name: (None,) * n for name, n in self.entities.facts().arities.items()}
 
     @model_validator(mode="after")
     def _lists_in_a_world(self) -> Self:

@@ -30,7 +30,8 @@ class ExampleRow:
     ``values`` is the text of atoms with values in [0, 1]; those of the ``uncertain`` ones are near 1/2.
     The ``unlabelled`` ones have no truth, and are neither right nor wrong. ``negatives`` counts the other
     atoms that are false and predicted so; they have no text. ``why`` explains one of the atoms, in lines;
-    the first one is a title.
+    the first one is a title. ``best`` has a line for each of the next best states. ``threshold`` has by
+    predicate the least probability of what was predicted true.
     """
 
     id: str
@@ -43,6 +44,8 @@ class ExampleRow:
     unlabelled: Sequence[str] = ()
     negatives: int = 0
     why: Sequence[str] = ()
+    best: Sequence[str] = ()
+    threshold: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def rank(self) -> int:
@@ -112,6 +115,10 @@ def _example(example: ExampleRow) -> Markup:
         tag("b", example.id),
         None if example.group is None else tag("span", example.group, class_="soft"),
         tag("span", "no truth given" if example.truth is None else verdict, class_="soft"),
+        *(
+            tag("span", f"{name} is predicted from the probability {least:.3g} on", class_="soft")
+            for name, least in example.threshold.items()
+        ),
     )
     marks = dict.fromkeys(missing, "missing")
     if example.truth is not None:
@@ -141,6 +148,9 @@ def _example(example: ExampleRow) -> Markup:
         parts.append(tag("details", summary, _rows(folded, example.words, ()), unseen))
     if example.negatives:
         parts.append(paragraph(f"{count(example.negatives)} true negatives."))
+    if example.best:
+        summary = tag("summary", f"The {len(example.best)} next best states")
+        parts.append(tag("details", summary, tag("pre", "\n".join(example.best))))
     if example.why:
         title, *lines = example.why
         parts.append(tag("details", tag("summary", f"Why {title}"), tag("pre", "\n".join(lines))))

@@ -27,6 +27,7 @@ from onlinesrl.runs.report.html import (
     table,
     tag,
 )
+from onlinesrl.runs.report.label_sets import set_coverage
 from onlinesrl.runs.report.scores import by_predicate, by_value, confusion
 from onlinesrl.runs.report.weights import WeightRow, weights_section
 from onlinesrl.runs.report.world import cost_curve
@@ -52,11 +53,13 @@ def write_report(
     weights: Sequence[WeightRow],
     examples: Sequence[ExampleRow],
     changed: Collection[str] = (),
+    entities: Markup | None = None,
 ) -> None:
     """Write the report of a run.
 
     ``summary`` and ``metrics`` are as in summary.json and metrics.jsonl, ``weights`` are sorted, heaviest
     first, ``examples`` are a few, ``changed`` are the keys that the configuration sets; all may be empty.
+    ``entities`` is their section, in a run over records.
     Text from the stream or the rules is escaped; figures that are missing or not finite are left out.
     Raises OSError.
     """
@@ -71,10 +74,12 @@ def write_report(
     body = join(
         _figures(figures),
         cost_curve(metrics) if config.get("world") else learning_curve(metrics),
+        entities,
         reliability_curve(last),
         by_value(last),
         confusion(last),
         by_predicate(last),
+        set_coverage(metrics, config.get("inference") or {}),
         examples_section(examples, soft),
         regret_bound(metrics, config.get("learner") or {}),
         weights_section(weights, soft),

@@ -103,13 +103,13 @@ class Rounds(Trainer):
             positions[n] = result.position
             self.add(result)
         self.state.position = {**position, "shards": positions}
-        written = None
+        written: list[dict[str, Any]] = []
         if gains := [result.gain for result in results if result.gain is not None]:
             learner = self.state.learner
             assert isinstance(learner, Mergeable)
             share = learner.merge(gains, distribution.by_dual)
             self.state.position |= {"rounds": position["rounds"] + 1, "share": share}
-            written = self.write_metrics()
+            written = [self.write_metrics()]
         self.drained = not any(at is not None for at in positions)
         for observer in self.observers:
             observer.batch(self.progress([], [], time.monotonic() - began, written))
@@ -129,6 +129,8 @@ class Rounds(Trainer):
         if result.tally is not None:
             state.metrics.add(result.tally, result.examples)
         state.metrics.tombstones += result.tombstones
+        for name, top in result.top.items():
+            state.top[name].merge(top)
         state.shown.extend(result.shown)
         state.learner.slowest.add(result.slowest)
         state.choice.restore(result.groups)

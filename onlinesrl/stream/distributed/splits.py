@@ -23,7 +23,7 @@ def cut(source: SourceSection, shards: int) -> Cut:
         case KafkaSection():
             from onlinesrl.stream.distributed.kafka_splits import History
 
-            return History(source.ending, source.topic, shards)
+            return History(source.ending, source.topic[0], shards)
     raise NotImplementedError(source.kind)
 
 

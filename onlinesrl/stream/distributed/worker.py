@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple
 
 from onlinesrl.core.errors import DataError, ExampleError, printable
+from onlinesrl.core.evaluation.precision_at_k import Budget, PrecisionAtK
 from onlinesrl.core.example import Example
 from onlinesrl.core.learner import ExampleLearner, Tally
 from onlinesrl.core.online.parameter_mixing import State
@@ -19,6 +21,7 @@ from onlinesrl.stream.predictions import Result
 from onlinesrl.stream.process_batch import process_batch
 from onlinesrl.stream.recent_examples import Shown
 from onlinesrl.stream.schedule import rare_collections
+from onlinesrl.stream.scored_atoms import count_top
 from onlinesrl.stream.source import SourcePosition
 
 
@@ -26,7 +29,7 @@ class ShardTask(NamedTuple):
     """How a shard learns: at most so many examples, so many in a micro-batch.
 
     ``strict``: a bad example is an error; ``settle``: so is an unsolved one. An example in which
-    ``crashes`` processes died is bad; 0: never.
+    ``crashes`` processes died is bad; 0: never. ``top`` has the predicates whose most probable atoms count.
     """
 
     examples: int
@@ -34,6 +37,7 @@ class ShardTask(NamedTuple):
     strict: bool
     settle: bool
     crashes: int = 0
+    top: Mapping[str, Budget] = {}
 
 
 @dataclass
@@ -45,6 +49,7 @@ class Learned:
     gain: Any = None
     tombstones: int = 0
     tally: Tally | None = None
+    top: Mapping[str, PrecisionAtK] = field(default_factory=dict)
     predictions: bytes = b""
     letters: bytes = b""
     shown: list[Any] = field(default_factory=list)
@@ -67,6 +72,7 @@ def learn(
     learner.restore(*state)
     learner.slowest.restore([])
     learned, recent, tallies = Learned(position), Shown(), list[Tally]()
+    learned.top = {name: PrecisionAtK(budget, math.inf) for name, budget in task.top.items()}
     reader.open(position)
     with rare_collections():
         while room := min(task.batch, task.examples - learned.examples):
@@ -101,7 +107,9 @@ def _step(
     """
     kinds = Example | ExampleError  # a shard has no separate labels
     work = [(record, content) for record, content in part if isinstance(content, kinds)]
-    outcomes, tally = process_batch(learner, [content for _, content in work], True, note, number)
+    items = [content for _, content in work]
+    outcomes, tally = process_batch(learner, items, True, note, number)
+    count_top(learned.top, items, outcomes)
     results = [Result(*pair, outcome) for pair, outcome in zip(work, outcomes, strict=True)]
     for result in results:
         record, outcome, name = result.record, result.outcome, result.name

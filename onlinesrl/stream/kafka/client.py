@@ -64,7 +64,7 @@ class _Failures(logging.Handler):
 
 
 @cache
-def _failures() -> _Failures:
+def failures() -> _Failures:
     """Return the handler of kafka-python's log, which is installed for the first client."""
     return _Failures()
 
@@ -76,6 +76,8 @@ class ConsumerOptions:
     ``topics`` are all read alike. ``from_end``: a new run starts at the ends of the partitions;
     ``to_end``: the run stops where the partitions ended when it started. ``skip_gaps`` skips records
     that were deleted before they were read. Brokers may be unavailable for ``patience`` seconds.
+    ``in_turn``: partitions are paused now and then, so all that was fetched is polled at once; of a paused
+    partition kafka-python 3.0 may keep the rest of it back.
     """
 
     topics: Sequence[str]
@@ -85,6 +87,7 @@ class ConsumerOptions:
     skip_gaps: bool = False
     patience: float = 300.0
     max_bytes: int = 8_000_000
+    in_turn: bool = False
 
 
 class AwayError(UnavailableError):
@@ -125,7 +128,7 @@ class Broker:
 
         Raises UnavailableError if no broker answers, the login is refused, or a certificate cannot be read.
         """
-        _failures().last = ""
+        failures().last = ""
         try:
             tls(self.security)
         except OSError as error:  # a client would take it for an outage
@@ -170,7 +173,7 @@ class Broker:
             raise UnavailableError(f"Kafka at {self.bootstrap}: {error}; {CODECS}") from error
         except (KafkaError, ValueError) as error:
             kind = AwayError if isinstance(error, KafkaError) else UnavailableError
-            reason = f"{error}{_failures().last}"
+            reason = f"{error}{failures().last}"
             raise kind(f"Kafka at {self.bootstrap} cannot be reached: {reason}") from error
 
     def largest(self, topic: str) -> int | None:

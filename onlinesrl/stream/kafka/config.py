@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, SecretStr, field_validator, model_validator
 
 from onlinesrl.core.io.config_section import Section, require
-from onlinesrl.core.io.config_types import Count, Name
+from onlinesrl.core.io.config_types import Count, Name, Names
 from onlinesrl.core.io.remote import has_login
 from onlinesrl.stream.record_form import Values
 from onlinesrl.stream.sink import Sink, SinkSection
@@ -141,14 +141,17 @@ class KafkaSection(Brokers, SourceSection):
         "(section distribute; see onlinesrl guide cluster)"
     }
 
+    links: ClassVar[bool] = True
+
     name = "kafka"
-    topic: Name
-    """the topic; the value of each record is an example, tombstones are passed over."""
+    topic: Names
+    """the topic; the value of each record is an example, tombstones are passed over. Rows that are linked
+    may be in several."""
     group: Name | None = None
     """the consumer group that is told how far the checkpoints are."""
     order: Literal["journal", "arrival"] = "journal"
     """note the order in which several partitions were read in order.jsonl, so that a run can be
-    repeated; or do not."""
+    repeated; or do not. Of linked rows, which partitions were idle."""
     start: Literal["beginning", "end"] = "beginning"
     """where a new run begins."""
     gaps: Literal["stop", "skip"] = "stop"
@@ -163,13 +166,23 @@ class KafkaSection(Brokers, SourceSection):
         return self
 
     def check(self, config: Sections) -> None:
-        """Raise ValueError where labels do not go with the topic."""
-        if config.labels is not None and config.labels.topic == self.topic:
+        """Raise ValueError, with the key, where labels or rows do not go with the topics."""
+        labels = None if config.labels is None else config.labels.topic
+        if labels in self.topic:
             raise ValueError("labels.topic: leave it out where labels are on the source's topic")
+        if self.linked is None and len(self.topic) > 1:
+            raise ValueError("source.topic: several are read by source.linked; expected one")
+        if self.linked is not None and labels is not None:
+            raise ValueError(f"labels.topic: rows are linked; list {labels} in source.topic")
+        if self.linked is not None and self.registry is not None:
+            raise ValueError("source.registry: rows that are linked are JSON; leave it out")
+        self.check_linked(config)
 
     @property
     def uncut(self) -> str | None:
         """See ``SourceSection.uncut``."""
+        if self.linked is not None:
+            return "distribute: rows are linked across shards; leave it out"
         if self.start == "end":
             return "source.start: shards are cut from what is there; expected beginning"
         return None
@@ -194,20 +207,26 @@ class KafkaSection(Brokers, SourceSection):
         from onlinesrl.stream.kafka.source import KafkaSource
 
         options = ConsumerOptions(
-            [self.topic, *setting.labels],
+            [*self.topic, *setting.labels],
             self.group,
             self.start == "end",
             setting.until == "end",
             self.gaps == "skip",
             self.patience_seconds,
             self.max_bytes,
+            self.linked is not None,
         )
         broker = Broker(
             self.bootstrap or "", self.security.settings(), setting.stopping, options.patience
         )
         folder = setting.folder
-        noted = folder is not None and self.order == "journal"
-        return KafkaSource(broker, options, folder.order if noted and folder else None, setting.say)
+        journal = folder.order if folder is not None and self.order == "journal" else None
+        if self.linked is None:
+            return KafkaSource(broker, options, journal, setting.say)
+        from onlinesrl.stream.kafka.linked_topics import LinkedTopics
+
+        reader = KafkaSource(broker, options, None, setting.say)
+        return LinkedTopics(self.linked, reader, journal, folder)
 
 
 class KafkaSinkSection(SinkSection):
@@ -228,7 +247,7 @@ class KafkaSinkSection(SinkSection):
         source, labels = config.source, config.labels
         if not isinstance(source, KafkaSection) or self.bootstrap not in (None, source.bootstrap):
             return
-        if self.topic in (source.topic, labels.topic if labels is not None else None):
+        if self.topic in (*source.topic, labels.topic if labels is not None else None):
             raise ValueError("sink.topic: predictions would be read again; expected another topic")
 
     def make(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import wait
 from contextlib import suppress
@@ -29,7 +28,7 @@ from onlinesrl.core.errors import DataError, ExampleError, LockedError, Unavaila
 from onlinesrl.core.io.restoring import Natural
 from onlinesrl.stream.daemon_calls import aside
 from onlinesrl.stream.kafka.client import ANSWER_MS, AwayError, Broker, bounds
-from onlinesrl.stream.predictions import Result, messages
+from onlinesrl.stream.predictions import Result
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import OutputFile
 from onlinesrl.stream.sink import Sink
@@ -73,29 +72,31 @@ class _Outgoing(NamedTuple):
 class _Written:
     """The upcoming records for which the topic has predictions already.
 
-    Records of a partition or file come in ascending order, so those that were passed are dropped.
+    They come before all others that have some, but those of a partition not always by their offsets.
     """
 
     def __init__(self, origins: Iterable[Origin]) -> None:
-        self.places: dict[str, deque[int]] = {}
-        for place, number in sorted(set(origins)):
-            self.places.setdefault(place, deque()).append(number)
+        self.places: dict[str, set[int]] = {}
+        for place, number in origins:
+            self.places.setdefault(place, set()).add(number)
+        self.last = {place: max(numbers) for place, numbers in self.places.items()}
 
     def __iter__(self) -> Any:
-        return ((place, number) for place in self.places for number in self.places[place])
+        return ((place, number) for place in self.places for number in sorted(self.places[place]))
 
     def take(self, origin: Origin) -> bool:
-        """Tell whether a record is one of them, or before one; drop it and those before it.
+        """Tell whether a record is one of them, which it is once, or before one.
 
         Of one before another the topic had messages too, unless it gave none: compaction has removed them.
+        After one behind them there are none any more.
         """
         place, number = origin
-        waiting = self.places.get(place, deque())
-        while waiting and waiting[0] < number:
-            waiting.popleft()
-        if waiting and waiting[0] == number:
-            waiting.popleft()
+        waiting = self.places.get(place, set())
+        if number in waiting:
+            waiting.remove(number)
             return True
+        if number > self.last.get(place, -1):
+            waiting.clear()
         return bool(waiting)
 
 
@@ -142,7 +143,8 @@ class KafkaSink(Sink):
             self.run, self.sequence = state["run"], state["sequence"]
             self.ends = dict.fromkeys(ends, 0) | state["ends"]
             self._there = _Written((place, number) for place, number in state.get("there", ()))
-        self.broker.outlast(self._connect, self.patience, self.say)
+        written = self.broker.outlast(self._connect, self.patience, self.say)
+        self._there = _Written([*self._there, *written])
 
     def _topic_ends(self) -> dict[str, int]:
         self.identity, numbers = self.broker.topics([self.topic])[self.topic]
@@ -178,7 +180,8 @@ class KafkaSink(Sink):
         finally:
             consumer.close()
 
-    def _connect(self) -> None:
+    def _connect(self) -> set[Origin]:
+        """Connect, and return what ``_written`` does."""
         self.close()
         self.producer = self.broker.client(
             KafkaProducer,
@@ -191,9 +194,7 @@ class KafkaSink(Sink):
         )
         with self.broker.explained():
             self.producer.init_transactions()
-        written = self._written()
-        self._waiting = [message for message in self._waiting if message.origin not in written]
-        self._there = _Written([*self._there, *written])
+        return self._written()
 
     def _written(self) -> set[Origin]:
         """Return the records for which the topic has this run's predictions, after ``ends``.
@@ -246,7 +247,7 @@ class KafkaSink(Sink):
         origin = (record.file, record.line)
         if result.outcome.prediction is None:
             return
-        answers = [*messages(result)]
+        answers = [*result.messages()]
         for key, value, _ in answers:
             self._check(key, value, record)
         if self._there.take(origin):
@@ -327,7 +328,8 @@ class KafkaSink(Sink):
         """Reconnect; what an attempt of unknown outcome has written is not written again."""
         time.sleep(PAUSE_SECONDS)
         with suppress(UnavailableError, KafkaError):
-            self._connect()
+            written = self._connect()
+            self._waiting = [message for message in self._waiting if message.origin not in written]
 
     def state(self) -> dict[str, Any]:
         """Return the state for the checkpoint, after a flush."""

@@ -5,9 +5,12 @@ Only the checkpoint's position counts; offsets are committed to a consumer group
 
 from __future__ import annotations
 
+import math
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NotRequired, TypedDict
 
@@ -36,7 +39,7 @@ from onlinesrl.stream.kafka.client import (
     places_of,
     record_of,
 )
-from onlinesrl.stream.kafka.read_order import Journal
+from onlinesrl.stream.read_order import Journal
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.shutdown import Stopped
 from onlinesrl.stream.source import IteratedSource
@@ -146,7 +149,9 @@ class KafkaSource(IteratedSource):
             isolation_level="read_committed",
             allow_auto_create_topics=False,
             fetch_max_wait_ms=POLL_MS,
-            max_partition_fetch_bytes=max(1 << 20, self.max_bytes + (1 << 16)),
+            max_partition_fetch_bytes=1 << 20
+            if self.options.in_turn
+            else max(1 << 20, self.max_bytes + (1 << 16)),
         )
 
     def _seek(self) -> None:
@@ -176,13 +181,35 @@ class KafkaSource(IteratedSource):
             self._widen()
             polled = self._cut(self._poll())
             yield from self._taken(polled)
-            if self.options.to_end and all(
-                place in self._passed or self.offsets[name_of(place)] >= end
-                for place, end in self._targets.items()
-            ):  # all that was there when the run started has been read
+            if self.options.to_end and all(map(self.over, map(name_of, self._targets))):
                 return
             if not polled:
                 yield None
+
+    def over(self, name: str) -> bool:
+        """Tell whether what was in a partition when the run started has been read, if the run ends there."""
+        place = place_of(name)
+        return place in self._passed or self.offsets[name] >= self._targets.get(place, math.inf)
+
+    def polled(self, names: Collection[str]) -> list[Record]:
+        """Return the records of one poll, of these partitions; for ``in_turn``, instead of ``read``."""
+        self._widen()
+        places, paused = {*map(place_of, names)}, self.consumer.paused()
+        self.consumer.pause(*(self.consumer.assignment() - places - paused))
+        self.consumer.resume(*(places & paused))
+        return [*self._taken(self._cut(self._poll()))]
+
+    def at_end(self, names: Collection[str]) -> list[str]:
+        """Ask the brokers which partitions have been read to their end; none if they do not answer.
+
+        Raises DataError, Stopped.
+        """
+        ask = partial(bounds, self.consumer.end_offsets, [*map(place_of, names)], ANSWER_MS // 2)
+        try:
+            ends = self.broker.attended(ask)
+        except KafkaError:
+            return []
+        return [name_of(place) for place, end in ends.items() if self._position(place) >= end]
 
     def _cut(
         self, polled: dict[TopicPartition, list[ConsumerRecord]]
@@ -253,7 +280,8 @@ class KafkaSource(IteratedSource):
             self._look(now)
             self._looked = time.monotonic()
         try:
-            polled = self.consumer.poll(POLL_MS, max_records=MOST_RECORDS)
+            most = sys.maxsize if self.options.in_turn else MOST_RECORDS
+            polled = self.consumer.poll(POLL_MS, max_records=most)
         except OffsetOutOfRangeError as error:
             self._gap(error.args[0])
         except LogTruncationError as error:

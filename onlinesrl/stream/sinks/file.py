@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from onlinesrl.stream.predictions import Result, messages
+from onlinesrl.stream.predictions import Result
 from onlinesrl.stream.run_folder import OutputFile
 from onlinesrl.stream.sink import Sink, SinkSection
 from onlinesrl.stream.source import Sections
@@ -20,7 +20,7 @@ class FileSink(Sink):
 
     def write(self, result: Result) -> None:
         """Write the answer to an example."""
-        for message in messages(result):
+        for message in result.messages():
             self.file.write(message.value + b"\n")
 
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from onlinesrl.stream.predictions import Result, messages
+from onlinesrl.stream.predictions import Result
 from onlinesrl.stream.run_folder import OutputFile
 from onlinesrl.stream.sink import Sink, SinkSection
 from onlinesrl.stream.source import Sections
@@ -53,7 +53,7 @@ class OwnSink(Sink):
 
     def write(self, result: Result) -> None:
         """See ``Sink.write``."""
-        self.lines += (message.value for message in messages(result))
+        self.lines += (message.value for message in result.messages())
 
     def flush(self) -> None:
         """See ``Sink.flush``."""

@@ -29,6 +29,7 @@ from onlinesrl.core.io.config_types import STDIN, Inputs, Name
 from onlinesrl.core.io.restoring import Natural
 from onlinesrl.stream.csv_rows import SUFFIXES, UTF_8
 from onlinesrl.stream.kafka.config import Brokers
+from onlinesrl.stream.linked_source import linked_source
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import OutputFile
 from onlinesrl.stream.source import IteratedSource, Sections, Source, SourceContext, SourceSection
@@ -475,6 +476,7 @@ class FileSection(Brokers, SourceSection):
 
     replaceable: ClassVar[frozenset[str]] = SourceSection.replaceable | {"path"}
     served: ClassVar[bool] = True
+    links: ClassVar[bool] = True
 
     name = "file"
     path: Inputs
@@ -509,8 +511,14 @@ class FileSection(Brokers, SourceSection):
     def check(self, config: Sections) -> None:
         """Raise ValueError, with the key, where rows have no mapping."""
         super().check(config)
-        if self.mapping is None and self.has_rows:
+        if self.mapping is None and self.linked is None and self.has_rows:
             raise ValueError("source.mapping: missing; expected how a row becomes an example")
+        if self.linked is not None:
+            for path in map(str, self.path):
+                if is_world(path) or Path(path).is_dir() or glob.has_magic(path):
+                    raise ValueError(
+                        f"source.path: rows that are linked are in files, and {path} is none"
+                    )
         if self.encoding != UTF_8 and not any(is_rows(str(path)) for path in self.path):
             raise ValueError("source.encoding: of rows of CSV; leave it out where there are none")
 
@@ -522,6 +530,8 @@ class FileSection(Brokers, SourceSection):
     @property
     def uncut(self) -> str | None:
         """See ``SourceSection.uncut``."""
+        if self.linked is not None:
+            return "distribute: rows are linked across shards; leave it out"
         if self.has_rows:
             return "distribute: files of rows cannot be cut into shards; leave it out"
         stdin = STDIN in self.path
@@ -529,10 +539,16 @@ class FileSection(Brokers, SourceSection):
 
     def make(self, setting: SourceContext) -> Source:
         """Return the files' records."""
+        live = setting.until == "forever"
+        if self.linked is not None:
+            sources = [
+                FileSource([path], self.max_bytes, live, None, setting.say) for path in self.path
+            ]
+            return linked_source(self.linked, sources, self.encoding, setting.folder)
         return FileSource(
             self.path,
             self.max_bytes,
-            live=setting.until == "forever",
+            live=live,
             ledger=setting.folder.files if setting.folder else None,
             say=setting.say,
         )

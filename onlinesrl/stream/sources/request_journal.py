@@ -30,12 +30,12 @@ class RequestJournal(Source):
     """
 
     Position = FilePosition | None
-    live = True
+    live = answers = True
 
     def __init__(self, requests: Requests, answerer: Answerer, setting: SourceContext) -> None:
         assert setting.folder is not None
         self.requests, self.answerer = requests, answerer
-        self.path = setting.folder.requests
+        self.path, self.predictions = setting.folder.requests, setting.folder.predictions
         self.retention = setting.retention
         self.max_bytes, self.most, self.say = setting.max_bytes, setting.batch, setting.say
         self.journal = OutputFile(self.path)
@@ -58,7 +58,7 @@ class RequestJournal(Source):
         return True
 
     def has_more(self, position: dict[str, Any] | None) -> bool:
-        """Tell whether the journal has lines after a position: they were answered, and are learned again."""
+        """See ``Source.has_more``."""
         return self.journal.part > _part_at(position) or (
             self.journal.length > (0 if position is None else position["bytes"])
         )
@@ -82,6 +82,7 @@ class RequestJournal(Source):
             self._lines = self._old.after([])["lines"]
             self._old.close()
             self._old = None
+            self.answerer.recall(self.path, self.predictions)
             with storage_errors(self.journal.path, "read"), self.journal.path.open("rb") as stream:
                 stream.seek(max(0, self.journal.length - TAIL_BYTES))
                 self._last.add(stream.read())

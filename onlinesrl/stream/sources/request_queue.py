@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from pathlib import Path
 from queue import Empty, Queue
 from threading import Lock
 from types import FrameType
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from onlinesrl.core.errors import ExampleError, OnlinesrlError
-from onlinesrl.core.example import Example, Label
+from onlinesrl.core.example import Constant, Example, Label
 from onlinesrl.core.learner import Learner
 from onlinesrl.stream.decoding import RecordDecoder
 from onlinesrl.stream.late_labels import LabelJoiner, PendingExample, Shelf
@@ -30,6 +31,7 @@ from onlinesrl.stream.schedule import Pace
 from onlinesrl.stream.shutdown import ShutdownSignal
 from onlinesrl.stream.source import READ_BYTES
 from onlinesrl.stream.sources.line_reader import WAIT_SECONDS
+from onlinesrl.stream.tail import Tail
 
 WAITING = 128
 """The most requests in the queue; more are refused."""
@@ -52,11 +54,13 @@ class PendingRequest:
     """A request: its examples, one per line of its body, and the answer to each.
 
     They are to be predicted, and learned from (``learn``), or to be explained; what is to be explained may be
-    asked without an example.
+    asked without an example. ``known``: the body is an example that the run has had.
     """
 
-    def __init__(self, body: bytes, learn: bool, explain: Explain | None = None) -> None:
-        self.body = body.rstrip()
+    def __init__(
+        self, body: bytes, learn: bool, explain: Explain | None = None, known: bool = False
+    ) -> None:
+        self.body, self.known = body.rstrip(), known
         self.learn, self.explain = learn, explain
         self.answers: list[bytes] = []
         self.bad = 0
@@ -203,11 +207,29 @@ class Requests(ShutdownSignal):
         return turn
 
 
+class _Named(msgspec.Struct):
+    """The id of a line; an example also has ``evidence``, a prediction ``predicted``."""
+
+    id: Constant
+    evidence: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    predicted: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+def _named(line: bytes) -> _Named | None:
+    try:
+        return msgspec.json.decode(line, type=_Named)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
 class Answerer(Observer):
     """Answers lines of requests: with the weights as they are, or by what a run has learned from them.
 
-    ``labels`` are the separate labels, if there are any.
+    ``labels`` are the separate labels, if there are any. ``rows`` decodes what clients ask about, where the
+    run links rows; None: ``decoder`` does, as what the run reads.
     """
+
+    rows: RecordDecoder | None = None
 
     def __init__(
         self,
@@ -220,7 +242,7 @@ class Answerer(Observer):
         self.learner = learner
         self.decoder = decoder
         self.labels = labels
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[tuple[str, int], Line] = {}
 
     def answer(self, lines: Sequence[Line]) -> None:
         """Answer lines that are not learned from."""
@@ -247,32 +269,61 @@ class Answerer(Observer):
         """Read an example to predict."""
         number, too_long = line.place + 1, len(line.text) > self.decoder.max_bytes
         record = Record(line.text, "", number, 0, 0, too_long=too_long)
-        item = self.decoder.content(record)
+        decoder = self.decoder if self.rows is None or line.request.known else self.rows
+        item = decoder.content(record)
         if not isinstance(item, Example | ExampleError):
             item = ExampleError("it is the truth of an example: there is nothing to predict")
         return record, item
 
+    def recall(self, journal: Path, predictions: Path) -> None:
+        """Take the last examples of a journal among those that can be explained, with their predictions.
+
+        Where rows are linked, the journal has none, but those that wait for their label are still known.
+        """
+        for name, entry in self.labels.pending.items() if self.labels is not None else ():
+            if entry.predicted:
+                self.recent.put(name, PendingExample(entry.text, entry.prediction))
+        answers = dict[str, bytes]()
+        for line in Tail(predictions, RECENT_BYTES).lines():
+            named = _named(line)
+            if named is not None and named.predicted is not msgspec.UNSET:
+                answers[str(named.id)] = line
+        for line in Tail(journal, RECENT_BYTES).lines():
+            named = _named(line)
+            if named is not None and named.evidence is not msgspec.UNSET:
+                name = str(named.id)
+                answer = msgspec.Raw(answers.get(name, b"null"))
+                self.recent.put(name, PendingExample(msgspec.Raw(line), answer))
+
     def expect(self, records: Sequence[Record], lines: Sequence[Line]) -> None:
         """Take note that the run learns from these lines next, which are these records."""
-        self._lines = {record.line: line for record, line in zip(records, lines, strict=True)}
+        places = ((record.file, record.line) for record in records)
+        self._lines |= zip(places, lines, strict=True)
 
     def batch(self, progress: Progress) -> None:
-        """Answer the lines that the run has learned from, or that wait, or that it left out."""
-        lines, self._lines = self._lines, {}
+        """Answer the lines that the run has learned from, or that wait, or that it left out.
+
+        Where rows are linked, those of other lines are still to come.
+        """
+        lines = self._lines
         if not lines:
             return
         for result in progress.results:
-            if (line := lines.pop(result.record.line, None)) is not None:
+            place = result.record.file, result.record.line
+            if (line := lines.pop(place, None)) is not None:
                 prediction = result.outcome.prediction
                 if isinstance(result.item, Example) and prediction is not None:
                     value, answer = msgspec.Raw(result.record.value), msgspec.Raw(result.answer)
                     self.recent.put(str(result.item.id), PendingExample(value, answer))
                 line.answer(result.answer, prediction is None)
-        items = {record.line: item for record, item in progress.items}
-        for number, line in lines.items():
-            said: dict[str, Any] = {"line": number}
-            item = items.get(number)
-            if self.labels is not None and isinstance(item, Label):
+        items = {(record.file, record.line): (record, item) for record, item in progress.items}
+        for place in [*lines] if self.rows is None else lines.keys() & items.keys():
+            said: dict[str, Any] = {"line": place[1]}
+            line, (record, item) = lines.pop(place), items.get(place, (None, None))
+            if record is not None and record.kind == "note":
+                said |= msgspec.json.decode(record.value)
+                line.request.waits |= said["waits"]
+            elif self.labels is not None and isinstance(item, Label):
                 said |= self.labels.told(item)
                 line.request.waits = True
             else:

@@ -2,8 +2,8 @@
 
 usage: python streams/papers/defaults/probabilities.py DATA
 
-DATA is a folder of benchmarks (README.md). Each learner makes one pass, and its averaged weights give a
-probability to each open atom of what is held out. Prints a Markdown table.
+DATA is a folder of benchmarks (README.md). Each learner makes one pass. The weights that predict (averaged,
+current ones by second-order) give a probability to each open atom that is held out. Prints a Markdown table.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ UPDATES: tuple[dict[str, Any], ...] = (
     {"update": "adagrad", "loss": "ml"},
     {"update": "adagrad", "loss": "ml", "calibrated": True},
     {"update": "log-likelihood"},
+    {"update": "second-order"},
 )
 BINS = 10
 

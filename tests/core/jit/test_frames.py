@@ -189,7 +189,7 @@ def test_a_kernel_is_compiled_anew_where_a_part_of_it_has_changed(tmp_path: Path
     (package / "__init__.py").touch()
     (package / "core" / "__init__.py").touch()
     (package / "core" / "kernels").mkdir()
-    for name in "arrays.py", "errors.py", "operating_system.py":
+    for name in "arrays.py", "errors.py", "interrupt.py", "operating_system.py":
         shutil.copy(REPO / "onlinesrl" / "core" / name, package / "core" / name)
     one, other = package / "core" / "jit" / "one.py", package / "core" / "jit" / "other.py"
     start = "from onlinesrl.core.jit.decorators import kernel\n"

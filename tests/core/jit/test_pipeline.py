@@ -1,7 +1,9 @@
 """Kernels compute what Python does."""
 
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from conftest import REPO
 from hypothesis import given
 from hypothesis import strategies as st
+from numba.core import event
 
 from onlinesrl.core.jit.decorators import kernel
 
@@ -205,3 +208,35 @@ def test_an_index_out_of_bounds_in_a_part_is_told_where_bounds_are_checked(tmp_p
     done = run_alone(BEYOND, tmp_path, NUMBA_BOUNDSCHECK="1")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:2] == ["out of bounds"] * 2
+
+
+class _CtrlC(event.Listener):
+    """Presses Ctrl-C at the end of a call of LLVM."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def on_start(self, event: event.Event) -> None:
+        pass
+
+    def on_end(self, event: event.Event) -> None:
+        self.left -= 1
+        if self.left == 0:
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_waits_for_the_end_of_a_compilation():
+    """Where it came between LLVM's call and llvmlite's note of it, a module was freed twice."""
+    for call in range(1, 40):
+        now = time.time_ns()  # so that it is never in the cache
+
+        @kernel
+        def later(nanoseconds: int) -> int:
+            return now + nanoseconds  # noqa: B023
+
+        with (
+            pytest.raises(KeyboardInterrupt),
+            event.install_listener("numba:llvm_lock", _CtrlC(call)),
+        ):
+            later(7)
+        assert later(7) == now + 7

@@ -26,6 +26,7 @@ from test_updates import (
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Example
 from onlinesrl.core.learner import Answered
+from onlinesrl.core.online import averaged_weights
 from onlinesrl.core.online.reservoir import NO_DUAL, DualBlock, ReplaySection, unsampled
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.ground.model_index import Layout
@@ -97,9 +98,8 @@ def test_an_examples_part_of_the_dual_is_moved(
         before = table.certificate()["dual"]
         table.dual_block = kept.get(name, NO_DUAL)
         ones = np.ones(ATOMS)
-        table.learn(
-            *gap(each.network(), table.arrays, each.truth, each.rival, ones), each.cost, again
-        )
+        n, rho = gap(each.network(), table.arrays, each.truth, each.rival, ones)
+        averaged_weights.learn(table.arrays, table.how, table.scalar, n, rho, each.cost, again)
         kept[name] = table.dual_block
         scale = max(scale, float(np.abs(w).max()) * updates, abs(dual))
         close(current(table), base + w, scale)

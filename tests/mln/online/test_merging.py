@@ -113,7 +113,9 @@ def test_the_dual_is_below_the_regularised_loss_of_fixed_weights(
     assert learner.certificate()["dual"] <= min(map(primal, tried)) + 1e-9
 
 
-@pytest.mark.parametrize(("new", "update"), cases("cda1", "cda2", "mira", "perceptron", "adagrad"))
+@pytest.mark.parametrize(
+    ("new", "update"), cases("cda1", "cda2", "mira", "perceptron", "adagrad", "second-order")
+)
 def test_one_shard_alone_is_learned_as_without_rounds(new: Any, update: str) -> None:
     """Where all of every round is kept, as the mean of one shard is; PSL's rivals to a tolerance."""
     examples = EXAMPLES[new]

@@ -18,6 +18,8 @@ from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.inference.router import Router
 from onlinesrl.mln.inference.settings import Inference
+from onlinesrl.mln.kernels import predict_and_learn
+from onlinesrl.mln.kernels.predict_and_learn import StepFrame
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.online.example_step import AuditError
 from onlinesrl.mln.online.learner import MlnOnlineLearner
@@ -53,13 +55,13 @@ class Spy:
     def __init__(self, learner: MlnOnlineLearner, monkeypatch: pytest.MonkeyPatch) -> None:
         learner.compile()  # or the kernels would be compiled with the spy among them
         self.learner = learner
-        self.update = learner.weights.learn
+        self.update = predict_and_learn.learn_from_gap
         self.rounds: list[tuple[float, Floats, float]] = []
         self.steps: list[tuple[Floats, Floats, dict[str, float | None]]] = []
         self.before: list[tuple[GroundMRF, Floats, Floats, Any, Any]] = []
-        monkeypatch.setattr(learner.weights, "learn", self.learn)
+        monkeypatch.setattr(predict_and_learn, "learn_from_gap", self.learn)
 
-    def learn(self, n: int, rho: float, factor: float, again: bool) -> float:
+    def learn(self, frame: StepFrame, n: int, rho: float, factor: float, again: bool) -> float:
         learner, net = self.learner, self.learner.grounder.net
         model, place = clause_model(net, folded=False)
         state = learner.worlds.state
@@ -78,7 +80,7 @@ class Spy:
             for weights in (learner.weights.averaged(), self.current())
         )
         self.before.append((model, mean, current, truth, rival))
-        loss = self.update(n, rho, factor, again)
+        loss = self.update(frame, n, rho, factor, again)
         self.steps.append(
             (self.current(), learner.weights.averaged(), learner.certificate() | {"g": loss})
         )

@@ -1,9 +1,10 @@
 """Second-order steps against dense numpy: one open atom of any units, dependent atoms, saved and dropped."""
 
 import itertools
+import json
 import pickle
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 import onlinesrl as srl
+from onlinesrl.core.example import decode
 from onlinesrl.core.online.update_rules.second_order import SecondOrder
 from onlinesrl.mln.kernels.ground_network import DEFINED, clause_true, define
 from onlinesrl.mln.online.weight_table import WeightTable
@@ -260,6 +262,66 @@ def test_a_checkpoint_goes_on_with_the_same_bits() -> None:
     assert np.linalg.eigvalsh(first["matrix"])[0] > 0.0
 
 
+def in_rounds(
+    make: Callable[[], srl.OnlineLearner], shards: Sequence[Sequence[srl.Example]], size: int
+) -> srl.OnlineLearner:
+    """A learner of shards, which are merged after so many examples of each."""
+    merged: Any = make()
+    for first in range(0, max(map(len, shards)), size):
+        start, gains = merged.learned.save(), []
+        for shard in shards:
+            own: Any = make()
+            own.learned.restore(*start)
+            own.learned.step(shard[first : first + size])
+            gains.append(own.learned.gain(start))
+        assert merged.learned.merge(gains, False) == 1.0
+    return cast(srl.OnlineLearner, merged)
+
+
+@pytest.mark.parametrize("size", [5, 50])
+def test_shards_know_together_nearly_what_one_learner_knows(size: int) -> None:
+    """Exactly but for curvatures, which are at the weights of each shard; numbers are of any units."""
+
+    def make() -> srl.OnlineLearner:
+        return srl.OnlineLearner(NUMBERS, "Fraud", update={"update": "second-order"})
+
+    examples = [
+        decode(
+            json.dumps(
+                {"id": 1, "evidence": facts(row), "truth": {"Fraud": [["t"]] if y else []}}
+            ).encode()
+        )
+        for row, y in rows(400, 2)
+    ]
+    one, two = make(), in_rounds(make, [examples[0::2], examples[1::2]], size)
+    one.learn_many(examples)
+    for a, b in zip(one.weights.rows, two.weights.rows, strict=True):
+        assert b.weight == pytest.approx(a.weight, abs=0.4 * (a.standard_error or 0.0))
+        assert b.standard_error == pytest.approx(a.standard_error, rel=0.06)
+
+
+def test_one_shard_is_learned_as_without_rounds_while_slots_change() -> None:
+    _, examples = citations()
+    one, merged = citations(full=40)[0], in_rounds(lambda: citations(full=40)[0], [examples], 7)
+    one.learn_many(examples)
+    for a, b in zip(one.weights.rows, merged.weights.rows, strict=True):
+        assert (a.rule, a.constants) == (b.rule, b.constants)
+        assert b.weight == pytest.approx(a.weight, abs=1e-9)
+        assert b.standard_error == pytest.approx(a.standard_error, rel=1e-9)
+    slots = [set(learner.learned.save()[1]["slots"].tolist()) for learner in (one, merged)]
+    assert slots[0] == slots[1]
+
+
+def test_shards_of_other_slots_keep_those_of_the_most_used_weights() -> None:
+    _, examples = citations()
+    merged = in_rounds(lambda: citations(full=40)[0], [examples[n::3] for n in range(3)], 4)
+    arrays = merged.learned.save()[1]
+    assert arrays["matrix"].shape == (40, 40)
+    assert np.linalg.eigvalsh(arrays["matrix"])[0] > 0.0
+    again = in_rounds(lambda: citations(full=40)[0], [examples[n::3] for n in range(3)], 4)
+    assert all(np.array_equal(arrays[n], array) for n, array in again.learned.save()[1].items())
+
+
 def test_dropped_weights_take_their_covariances_along() -> None:
     learner, examples = citations(full=60)
     learner.learn_many(examples[:20])
@@ -286,8 +348,6 @@ def test_dropped_weights_take_their_covariances_along() -> None:
 
 
 def test_where_it_does_not_apply_it_is_refused() -> None:
-    with pytest.raises(srl.UsageError, match="does not apply to a tagger"):
-        srl.SequenceTagger({"update": "second-order"}).fit([[["a"]]], [["x"]])
     with pytest.raises(srl.OnlinesrlError, match="normaliser"):
         srl.OnlineLearner(
             srl.Model("1: P(X) -> Q(X)", "psl"), "Q", update={"update": "second-order"}

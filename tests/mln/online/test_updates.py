@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from onlinesrl.core.example import decode
 from onlinesrl.core.jit.address import pair_at
 from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.online import averaged_weights
 from onlinesrl.core.online.update_rules import UPDATES
 from onlinesrl.core.online.update_rules.rule import UpdateParams
 from onlinesrl.mln.ground.ground_mrf import network_of
@@ -108,7 +109,8 @@ def new_table(rule: str, sigma: float, eta: float, base: Vector) -> WeightTable:
 def take(table: WeightTable, each: Pair) -> float:
     """Make one update; return the loss."""
     ones = np.ones(ATOMS)
-    return table.learn(*gap(each.network(), table.arrays, each.truth, each.rival, ones), each.cost)
+    n, rho = gap(each.network(), table.arrays, each.truth, each.rival, ones)
+    return averaged_weights.learn(table.arrays, table.how, table.scalar, n, rho, each.cost, False)
 
 
 def current(table: WeightTable) -> Vector:

@@ -9,7 +9,7 @@ import pytest
 from conftest import Job, wait
 
 from onlinesrl.stream import checkpoints
-from onlinesrl.stream.kafka.read_order import Journal
+from onlinesrl.stream.read_order import Journal
 from tests.support.kafka_broker import Cluster
 from tests.support.kafka_streams import UNTIL_END, fill, source
 from tests.support.waiting import until

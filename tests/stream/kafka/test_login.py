@@ -56,7 +56,7 @@ def test_a_login_that_lacks_a_key_is_a_mistake_of_the_configuration(key):
     ("security", "said"), [({}, "disconnected"), ({"security_protocol": "SSL"}, "Handshake failed")]
 )
 def test_a_connection_that_is_closed_without_a_word_is_said_so(locked, job, security, said):
-    run = job([], source=locked | {"patience": "1s", "security": security})
+    run = job([], source=locked | {"patience": "8s", "security": security})
     assert run.run(*UNTIL_END, first=in_a_fork) == 69, run.said
     assert "cannot be reached" in run.said and said in run.said
 

@@ -17,22 +17,13 @@ array([6., 1.])
 from __future__ import annotations
 
 from abc import ABC
-from typing import Any
 
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.config_types import Positive
-from onlinesrl.core.jit.decorators import kernel, kernel_of, plain
-from onlinesrl.core.kernels.averaging import HUGE, Averaged, u_column
 from onlinesrl.core.online.update_rules.cda1 import CoordinateAscent
-from onlinesrl.core.online.update_rules.rule import OptimizerState, Regularised, UpdateParams
-
-
-@kernel
-def divisor(delta: float, square: float) -> float:
-    """Return H, the divisor of a weight's steps."""
-    return delta + np.sqrt(square)
+from onlinesrl.core.online.update_rules.rule import OptimizerState, Regularised
 
 
 class AdaptiveRates(Regularised, ABC):
@@ -53,9 +44,7 @@ class AdaptiveRates(Regularised, ABC):
 
     def metric(self, state: OptimizerState, delta: Floats | float = 0.0) -> Floats | float:
         """See ``Update.metric``."""
-        of_arrays: Any = plain(divisor)
-        rates: Floats = of_arrays(self.delta, state["square"] + delta**2)
-        return rates
+        return self.delta + np.sqrt(state["square"] + delta**2)
 
     def accumulate(self, state: OptimizerState, delta: Floats) -> None:
         """See ``Update.accumulate``."""
@@ -66,52 +55,3 @@ class AdaGradCda(AdaptiveRates, CoordinateAscent):
     """Coordinate dual ascent, each weight's step divided by ``delta`` + the norm of its gaps so far."""
 
     name = "adagrad"
-
-
-@kernel_of("rates", (0.0, 0.0, 0.0, 0.0, 0.0))
-def measure_by_rates(
-    weights: Averaged, params: UpdateParams, n: int, rho: float
-) -> tuple[float, float, float, float, float]:
-    """Measure a gap in the new metric H, which includes the gap.
-
-    Returns rho - <base, Delta>, <u, Delta>, ||Delta||^2 in H^-1, <u, Delta> of the rescaled u, and the change
-    of ||u||^2 by the new metric.
-    """
-    square, delta = params.square, params.constant
-    margin, dot, norm, moved, rescaled = rho, 0.0, 0.0, 0.0, 0.0
-    column = u_column(weights)
-    for j in range(n):
-        i, d = weights.touched[j], weights.delta[j]
-        u = weights.value[i, column]
-        old, new = divisor(delta, square[i]), divisor(delta, square[i] + d * d)
-        if column > 0:
-            margin -= weights.value[i, 0] * d
-        dot += u * d
-        norm += d * d / new
-        moved += u * old / new * d
-        rescaled += u * u * old * (old / new - 1.0)
-    return margin, dot, norm, moved, rescaled
-
-
-@kernel_of("rates", False)
-def move_by_rates(weights: Averaged, params: UpdateParams, n: int, c: float, s: float) -> bool:
-    """Set u = H_old / H u + c Delta / H, update v, and clear the gap; False: u would not be finite."""
-    square, delta = params.square, params.constant
-    value, column, fits = weights.value, u_column(weights), abs(c) <= HUGE
-    for j in range(n):
-        v = abs(value[weights.touched[j], column + 1])
-        fits &= abs(c * weights.delta[j]) <= HUGE and v + s * HUGE <= HUGE * HUGE
-    for j in range(n):
-        i, d = weights.touched[j], weights.delta[j]
-        u = value[i, column]
-        if fits and c != 0.0 and d != 0.0:
-            old, new = divisor(delta, square[i]), divisor(delta, square[i] + d * d)
-            change = u * old / new + c * d / new - u
-            value[i, column] += change
-            value[i, column + 1] += change * s
-            square[i] += d * d
-            if len(weights.uses) > 0:
-                weights.uses[i] += 1
-        weights.delta[j] = 0.0
-        weights.mark[i] = 0
-    return fits

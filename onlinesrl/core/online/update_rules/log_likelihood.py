@@ -23,6 +23,7 @@ most that of their proposition 2. Sampled expectations give no tangent, and so n
 
 from __future__ import annotations
 
+from abc import ABC
 from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
@@ -31,27 +32,36 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.config_types import Count, Positive
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.online.update_rules.adagrad import AdaptiveRates
-from onlinesrl.core.online.update_rules.rule import OptimizerState, UpdateParams
+from onlinesrl.core.online.update_rules.rule import OptimizerState, Update, UpdateParams
 
 
-class LogLikelihood(AdaptiveRates):
-    """The gradient of the conditional log-likelihood, by exact marginals."""
+class Likelihood(Update, ABC):
+    """An update of the log-likelihood: expected features stand for those of a rival."""
 
     expects: ClassVar[bool] = True
-    name = "log-likelihood"
     loss: Literal["pl"] = "pl"
     costs: None = None
     """not for the log-likelihood, which has no label loss."""
     label_loss: None = None
     """not for the log-likelihood, which has no label loss."""
+    samples: Count = 100
+    """how many sampled states stand for the marginals where elimination is too wide for exact ones."""
+
+    def drawn(self) -> int:
+        """See ``Update.drawn``."""
+        return self.samples
+
+
+class LogLikelihood(Likelihood, AdaptiveRates):
+    """The gradient of the conditional log-likelihood, by exact marginals."""
+
+    name = "log-likelihood"
     sigma: Positive = 1.0
     """the step is 1 / sigma; larger values make smaller steps, and keep weights nearer to their start."""
     rates: Literal["adagrad", "constant"] = "adagrad"
     """adagrad: each weight's step is divided by `delta` + the norm of its gradients; constant: it is not."""
     delta: Positive = 0.1
     """what is added to the norm of a weight's gradients; smaller values make larger first steps."""
-    samples: Count = 100
-    """how many sampled states stand for the marginals where elimination is too wide for exact ones."""
 
     @model_validator(mode="after")
     def _delta_is_used(self) -> Self:
@@ -72,10 +82,6 @@ class LogLikelihood(AdaptiveRates):
         """See ``Update.accumulate``."""
         if self.columns:
             super().accumulate(state, delta)
-
-    def drawn(self) -> int:
-        """See ``Update.drawn``."""
-        return self.samples
 
     @staticmethod
     @kernel

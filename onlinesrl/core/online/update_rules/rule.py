@@ -28,6 +28,8 @@ from onlinesrl.core.online.reservoir import ReplaySection
 
 OptimizerState = Mapping[str, Floats]
 """The optimiser's state of each weight, float64[weights], by its name in ``columns``."""
+UNITS = "unit", "mean_square", "examples"
+"""The columns of models with numbers as evidence; see ``core.online.metric_steps``."""
 _NONE = np.zeros(0)
 NO_BLOCK = Block.room(0)
 NO_COVARIANCE = Covariance.zeros(weight=0, slot=0)
@@ -42,7 +44,13 @@ class UpdateParams(Frame):
     sigma: float
     constant: float  # a second constant, as ``Update.constant``
     square: Floats  # [weight] the sum of its squared gaps; empty without rates
-    rates: bool  # each weight has a step size of its own
+    unit: Floats  # [weight / sharing] 0: it has none so far; empty where each is 1
+    mean_square: Floats  # [weight / sharing] of its numbers in units
+    examples: Floats  # [weight / sharing] how many that mean is over
+    numbers: Floats  # [weight / sharing, 2] of this example: sum of squares, how many; 0 between examples
+    sharing: int  # how many weights, one after the other, share a unit
+    share: Floats  # [1] how much the example at hand counts
+    metric: bool  # steps are in units, or divided by rates
     expects: bool  # the gap is to the expected features of all states, in place of a rival's
     block: Block  # of the example at hand; without room where duals are not moved
     covers: bool  # steps are along the covariance of the weights times the gap
@@ -51,7 +59,8 @@ class UpdateParams(Frame):
 
     @classmethod
     def _without(cls, values: dict[str, object]) -> tuple[str, ...]:
-        return tuple(name for name in ("rates", "expects", "covers") if not values[name])
+        lacking = [name for name in ("metric", "expects", "covers") if not values[name]]
+        return (*lacking, *(() if len(values["unit"]) else ("units",)))  # type: ignore[arg-type]
 
 
 @kernel
@@ -189,6 +198,7 @@ class Update(Section, ABC):
         formula: int = 0,
         block: Block = NO_BLOCK,
         covariance: Covariance = NO_COVARIANCE,
+        sharing: int = 1,
     ) -> UpdateParams:
         """Return the constants with the optimiser's ``state``, and the address of the ``formula``."""
         return UpdateParams(
@@ -198,7 +208,13 @@ class Update(Section, ABC):
             sigma=self.strength,
             constant=self.constant,
             square=state.get("square", _NONE),
-            rates="square" in state,
+            unit=state.get("unit", _NONE),
+            mean_square=state.get("mean_square", _NONE),
+            examples=state.get("examples", _NONE),
+            numbers=np.zeros((len(state.get("unit", _NONE)), 2)),
+            sharing=sharing,
+            share=np.ones(1),
+            metric="square" in state or "unit" in state,
             expects=self.expects,
             block=block,
             covers=self.covers,
@@ -211,10 +227,11 @@ class Update(Section, ABC):
         state: OptimizerState,
         block: Block = NO_BLOCK,
         covariance: Covariance = NO_COVARIANCE,
+        sharing: int = 1,
     ) -> UpdateParams:
         """Return the rule as kernels take it, with the optimiser's ``state``."""
-        params = self.params(state, block=block, covariance=covariance)
-        return self.params(state, pair_address(self.formula, params), block, covariance)
+        params = self.params(state, 0, block, covariance, sharing)
+        return self.params(state, pair_address(self.formula, params), block, covariance, sharing)
 
     def scale(self, t: int) -> float:
         """Return s_t: w_t = base + s_t u_t."""

@@ -19,6 +19,8 @@ better calibrated. There g g' in place of C was worse by .01. The part of the ex
 good there; it leaves other directions too uncertain where an example has many atoms. There is no bound on
 the regret.
 
+A ``SequenceTagger`` has variances only (``mln.kernels.chain_variances``).
+
 Predictions are by w alone. To integrate over N(w, S) by the probit approximation (MacKay 1992) helps in the
 first hundred examples where the prior is right. On real data it was worse: log-loss .1008 and .1013 on
 payments, .275 and .277 on Phishing, .171 and .213 on words of ATIS, where most weights are rarely seen.
@@ -38,24 +40,19 @@ from onlinesrl.core.io.config_types import Count, Natural, Positive
 from onlinesrl.core.jit.decorators import kernel, kernel_of
 from onlinesrl.core.kernels.averaging import HUGE, Averaged, u_column
 from onlinesrl.core.kernels.covariance import SLOTS, count, forget, implicit_root, sigmoid
-from onlinesrl.core.online.update_rules.rule import Update, UpdateParams
+from onlinesrl.core.online.update_rules.log_likelihood import Likelihood
+from onlinesrl.core.online.update_rules.rule import UpdateParams
 
 CERTAIN = 1e-12
 """What is not more probable than this is not learned from."""
 
 
-class SecondOrder(Update):
+class SecondOrder(Likelihood):
     """The gradient of the conditional log-likelihood times the covariance of the weights."""
 
-    expects: ClassVar[bool] = True
     covers: ClassVar[bool] = True
     name = "second-order"
     once = "whose covariance would count an example's information twice"
-    loss: Literal["pl"] = "pl"
-    costs: None = None
-    """not for second-order, which has no label loss."""
-    label_loss: None = None
-    """not for second-order, which has no label loss."""
     predict: Literal["averaged", "current"] = "current"
     prior: Positive = 1.0
     """the variance of a weight at first is this, divided by the square of its feature."""
@@ -63,8 +60,6 @@ class SecondOrder(Update):
     """how many weights, those most used, have covariances; others have a variance only."""
     memory: Annotated[Count, Field(ge=2)] | None = None
     """how many examples are remembered, from 2: the last of so many counts 1 / e of the next; null: all."""
-    samples: Count = 100
-    """how many sampled states stand for the marginals where elimination is too wide for exact ones."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -85,10 +80,6 @@ class SecondOrder(Update):
     def remembered(self) -> float:
         """See ``Update.remembered``."""
         return float(self.memory or 0)
-
-    def drawn(self) -> int:
-        """See ``Update.drawn``."""
-        return self.samples
 
     @staticmethod
     @kernel

@@ -12,8 +12,11 @@ from typing import TypeAlias
 from onlinesrl.core.io.atomic_write import json_lines, plain, storage_errors
 from onlinesrl.stream.run_folder import OutputFile
 
-Stretch: TypeAlias = tuple[str, int, int]
-"""A partition, and the first and the last offset of consecutive records of it."""
+Stretch: TypeAlias = tuple[str, float, int]
+"""A partition, and the first and the last offset of consecutive records of it.
+
+Of linked rows, which need no order, it is a time, and the offset from which on none is earlier.
+"""
 _TAIL = 1 << 16
 """More bytes than a line has."""
 

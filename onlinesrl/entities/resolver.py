@@ -1,0 +1,734 @@
+"""Which records are of one entity: exact, kept up, and without a trace of what was taken back.
+
+Records with an equal key are compared. A pair speaks for one entity where the weights of its levels sum to
+more than 0. Records that neither share a key nor hang together by such pairs are of two entities by
+assumption; so in the best joint answer such pairs hold an entity together. Only the pairs within a component
+of them are atoms of a world of Markov logic, whose hard rules make ``Same`` an equivalence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import chain, combinations
+from math import comb, exp, fsum, inf, isinf, isnan, nan
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias, TypedDict
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import DataError, NotFittedError, UsageError, shown
+from onlinesrl.core.explain.explanation import Explanation, ExplanationError
+from onlinesrl.core.io import checkpoint_file
+from onlinesrl.core.io.restoring import converted, restoring
+from onlinesrl.core.language import language_of
+from onlinesrl.core.version import __version__
+from onlinesrl.entities.blocking import Blocks, Key
+from onlinesrl.entities.comparisons import (
+    EXACT,
+    NULL,
+    Comparison,
+    Row,
+    Spec,
+    agreement,
+    level_table,
+    text_of,
+)
+from onlinesrl.entities.fellegi_sunter import UNKNOWN, LevelWeights, estimate, level_counts
+from onlinesrl.logic.atom_index import GroundAtom, same_value
+from onlinesrl.logic.transactional_world import TransactionalWorld
+
+Pair: TypeAlias = tuple[int, int]
+"""The numbers of two records, the older one first."""
+Facts: TypeAlias = Mapping[GroundAtom, float]
+"""What a world is told of a pair; NaN asks about an atom."""
+LARGEST = 1_000
+"""The most records of a block: half a million pairs."""
+WIDEST = 125
+"""The most records that hang together: a million ground rules, and almost three gigabytes."""
+MOST_OTHERS = 100_000
+"""So many pairs that are no candidates say how often records of two entities agree."""
+EQUIVALENCE = """
+Same(x, y) ^ Same(y, z) => Same(x, z).
+Pair(y, z) ^ Same(x, y) ^ Same(x, z) => Same(y, z).
+Pair(x, y) ^ Same(x, z) ^ Same(y, z) => Same(x, y).
+"""
+"""The record whose name is less stands first in an atom, and ``Pair`` says which one of two that is."""
+
+
+@dataclass(frozen=True)
+class EntityChange:
+    """What a step changed.
+
+    ``moved`` has the entity before and after of each record for which they differ; None: the record is new,
+    or gone. An entity is named after its oldest record. ``certified``: no joint answer is better.
+    """
+
+    moved: dict[str, tuple[str | None, str | None]]
+    certified: bool
+
+
+class Membership(NamedTuple):
+    """How sure the entity of a record is.
+
+    ``probability`` is that of this entity, given the entities of all other records, and that nothing joins
+    it to others than its component. ``nearest`` is the record whose pair with it speaks most for this, None
+    where nothing joins them; ``levels`` has the level of each column in which both have a value.
+    """
+
+    entity: str
+    probability: float
+    nearest: str | None
+    levels: Mapping[str, str]
+
+
+class _Saved(TypedDict):
+    """The header of the file of a resolver."""
+
+    version: str
+    block: list[list[str]]
+    compare: list[tuple[str, str, list[float]]]
+    one_to_one: str | None
+    largest: int
+    pair: float
+    records: list[tuple[str, dict[str, str | None]]]
+    labels: list[tuple[str, str, float]]
+
+
+class EntityResolver:
+    """Says which records are of one entity, as records come, change and go.
+
+    ``block`` lists keys: a column (``"phone"``, ``"surname[:3]"``), or several that must all be equal. Only
+    records with an equal key are candidates. ``compare`` says how each column is compared, see
+    ``comparisons.KINDS``. Records with an equal value of ``one_to_one`` are of one entity only where a label
+    says so. A key that more than ``largest`` records share is refused.
+
+    ``fit`` estimates the weights, without labels or with some. ``learn`` estimates
+    them again, from what was added and labelled since. ``add``, ``remove``, ``label`` and ``learn`` are one
+    step each, all or nothing. The answer after any history is that of a new resolver with the same weights
+    and the same records in the same order, and has the proof of any exact answer. Raises UsageError.
+
+    >>> names = ["Anna Berg", "Ana Berg", "Bruno Carl", "Bruno Karl", "Carla Diaz", "Dora Egli"]
+    >>> rows = {f"r{n}": {"name": name, "letter": name[0]} for n, name in enumerate(names)}
+    >>> resolver = EntityResolver(["letter"], {"name": "jaro_winkler"})
+    >>> _ = resolver.fit(rows, same=[("r0", "r1")]).add(rows)
+    >>> resolver.entities()
+    {'r0': ['r0', 'r1'], 'r2': ['r2', 'r3'], 'r4': ['r4'], 'r5': ['r5']}
+    """
+
+    def __init__(
+        self,
+        block: Sequence[Key],
+        compare: Mapping[str, Spec],
+        *,
+        one_to_one: str | None = None,
+        largest: int = LARGEST,
+    ) -> None:
+        self._blocks = Blocks(block, largest)
+        self._one_to_one = one_to_one
+        self._comparisons = [Comparison.of(column, spec) for column, spec in compare.items()]
+        if not self._comparisons:
+            raise UsageError("compare has no column, expected at least one")
+        self._sizes = [1 + len(comparison.levels) for comparison in self._comparisons]
+        self._predicates = [_predicate(comparison.column) for comparison in self._comparisons]
+        if len({*self._predicates, "Same", "Pair"}) < len(self._predicates) + 2:
+            names = ", ".join(self._predicates)
+            raise UsageError(f"compare: the predicates {names}, Same and Pair are not distinct")
+        self.columns = sorted({*compare, *self._blocks.columns, *filter(None, [one_to_one])})
+        """The columns that records must have."""
+        self.places = dict[str, int]()
+        """A number for each record: the older one has the lower."""
+        self._name = dict[int, str]()
+        self._arrivals = 0
+        self._row = dict[int, Row]()
+        self._label = dict[int, dict[int, float]]()
+        self._weights: LevelWeights
+        self._others: Floats  # the shares of levels of pairs that are no candidates
+        self._agreements = dict[Pair, bytes]()  # the levels of candidates
+        self._joined = dict[int, set[int]]()  # by pairs that speak for one entity
+        self._facts = dict[Pair, Facts]()
+        self._entity = dict[int, int]()  # the oldest record of a record's entity
+        self.number = self.keyless = 0
+        """How many entities there are, and how many records that have no key."""
+
+    # weights -----------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        records: Mapping[str, Row],
+        same: Iterable[tuple[str, str]] = (),
+        different: Iterable[tuple[str, str]] = (),
+        seed: int = 0,
+    ) -> EntityResolver:
+        """Estimate the weights from records, before any is added, and return this resolver.
+
+        ``same`` and ``different`` label pairs of these records by their ids; without labels the weights come
+        from the records alone (``fellegi_sunter.estimate``). Raises DataError, also for a pair in both, and
+        UsageError where records were added.
+        """
+        if self._row:
+            raise UsageError(
+                "fit comes before add: the records that are there were judged by other weights"
+            )
+        rows = [self._read(name, row) for name, row in _by_id(records).items()]
+        place = {name: n for n, name in enumerate(records)}
+        label = {_pair_of(*pair, place): x for pair, x in _labels(same, different).items()}
+        blocks, pairs = Blocks(self._blocks.keys, self._blocks.largest), {*label}
+        for n, row in enumerate(rows):
+            pairs.update((m, n) for m in blocks.candidates(row) if not self._excluded(rows[m], row))
+            blocks.add(n, row)
+        others = [self._agreement(rows[m], rows[n]) for m, n in _sample(len(rows), pairs, seed)]
+        agreements = {(m, n): self._agreement(rows[m], rows[n]) for m, n in pairs}
+        table = level_table(others, len(self._comparisons))
+        shares = level_counts(table, np.full(len(others), 1 / max(len(others), 1)), self._sizes)
+        self._begin(self._estimated(agreements, label, shares, len(rows)), shares)
+        return self
+
+    def learn(self) -> EntityChange:
+        """Estimate the weights again, from the records and labels that are there, in one step.
+
+        How often records that are no candidates agree is as ``fit`` saw it, all else is counted anew. So
+        these are the weights after any history with these records and labels. Takes the time of all
+        candidates. Raises NotFittedError, Unsolved, and DataError where more than ``WIDEST`` hang together.
+        """
+        self._check_fitted()
+        label = {(m, n): x for m, of_m in self._label.items() for n, x in of_m.items() if m < n}
+        agreements = {pair: self._agreement(*map(self._row.__getitem__, pair)) for pair in label}
+        return self._take(
+            self._estimated(agreements | self._agreements, label, self._others, len(self._row))
+        )
+
+    def _take(self, weights: LevelWeights) -> EntityChange:
+        """Judge all records by other weights, in one step."""
+        before, self._weights = self._weights, weights
+        flips = dict.fromkeys(
+            (m, n) for m, n in self._agreements if self._joins(m, n) != (n in self._joined[m])
+        )
+        try:
+            self._reweigh()
+            return self._apply({}, flips, self._row)
+        except BaseException:
+            self._weights = before
+            self._put({}, flips)
+            self._reweigh()
+            raise
+
+    def _estimated(
+        self,
+        agreements: Mapping[Pair, bytes],
+        label: Mapping[Pair, float],
+        others: Floats,
+        records: int,
+    ) -> LevelWeights:
+        """Return the weights of candidates and labelled pairs, and of the shares of levels of all others."""
+        count = Counter((a, label.get(pair, UNKNOWN)) for pair, a in agreements.items())
+        patterns = sorted(count)
+        return estimate(
+            level_table([a for a, _ in patterns], len(self._comparisons)),
+            np.array([x for _, x in patterns]),
+            np.array([float(count[pattern]) for pattern in patterns]),
+            others * (comb(records, 2) - len(agreements)),
+            self._sizes,
+        )
+
+    def _agreement(self, first: Row, second: Row) -> bytes:
+        return agreement(self._comparisons, first, second)
+
+    def weigh(self, weights: Mapping[int, float]) -> EntityChange:
+        """Take weights by their place in ``rules``, 0 without one, in one step. Raises as ``learn``."""
+        place, level = 1, np.zeros((len(self._comparisons), max(self._sizes)))
+        for of_column, size in zip(level, self._sizes, strict=True):
+            of_column[EXACT:size] = [weights.get(place + n, 0.0) for n in range(size - EXACT)]
+            place += size - EXACT
+        new = LevelWeights(weights.get(0, 0.0), level)
+        if hasattr(self, "_weights"):
+            return self._take(new)
+        self._begin(new, np.zeros_like(level))
+        return EntityChange({}, certified=True)
+
+    def _begin(self, weights: LevelWeights, others: Floats) -> None:
+        """Make an empty world under these weights."""
+        from onlinesrl.mln.inference.registry import MpeSection
+
+        self._weights, self._others = weights, others
+        world = language_of(".mln").world(self._program(), ["Same"], "listed", MpeSection())
+        self.world = TransactionalWorld(world)
+
+    def _reweigh(self) -> None:
+        """Give the world the weights."""
+        self.world.set_weights(self.world.weights_of(self._program()))
+
+    def _program(self) -> Any:
+        return language_of(".mln").parse(self.rules, "<entities>", "alchemy")
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "_weights"):
+            raise NotFittedError("the resolver has no weights: call fit first")
+
+    @property
+    def rules(self) -> str:
+        """The model: weights of levels, and that ``Same`` is an equivalence. Raises NotFittedError."""
+        self._check_fitted()
+        lines = [f"{name}(record, record, level)" for name in self._predicates]
+        lines += [
+            "Pair(record, record)",
+            "Same(record, record)",
+            f"{self._weights.pair!r} Same(x, y)",
+        ]
+        columns = zip(
+            self._predicates, self._comparisons, self._weights.level.tolist(), strict=True
+        )
+        for name, comparison, weight in columns:
+            for number, level in enumerate(comparison.levels, EXACT):
+                lines.append(f"{weight[number]!r} {name}(x, y, {level}) ^ Same(x, y)")
+        return "\n".join(lines) + EQUIVALENCE
+
+    # steps -------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        records: Mapping[str, Row],
+        same: Iterable[tuple[str, str]] = (),
+        different: Iterable[tuple[str, str]] = (),
+    ) -> EntityChange:
+        """Add records, or give those that are there other values, and label pairs, in one step.
+
+        A record with other values is as if it had come with them. ``same`` and ``different`` are labels of
+        pairs of records, new ones or not, see ``label``. Raises DataError for an id that is no text, for a
+        column that a record has not, for a pair in both, for a key that too many records share and where more
+        than ``WIDEST`` hang together, Infeasible where labels contradict each other or ``one_to_one``, and
+        NotFittedError; then nothing has changed.
+        """
+        for name, row in _by_id(records).items():
+            if row is None:
+                raise DataError(f"record {shown(name)} is None, expected its values by column")
+        return self.change(records, _labels(same, different))
+
+    def remove(self, *names: str) -> EntityChange:
+        """Take records back, and the labels of their pairs, in one step: as if they had never come.
+
+        Raises DataError for an unknown record; then nothing has changed.
+        """
+        return self.change(dict.fromkeys(names), {})
+
+    def label(self, a: str, b: str, same: bool | None) -> EntityChange:
+        """Say that two records are of one entity, or are not; None takes that back.
+
+        Raises DataError for an unknown record, UsageError for another ``same``, and Infeasible, which names a
+        smallest conflict, where labels contradict each other or ``one_to_one``; then nothing has changed.
+        """
+        if same not in (True, False, None):
+            raise UsageError(f"same is {shown(same)}, expected True, False or None")
+        return self.change({}, {(a, b): None if same is None else float(same)})
+
+    def change(
+        self,
+        records: Mapping[str, Row | None],
+        labels: Mapping[tuple[str, str], float | None],
+        places: Mapping[str, int] = {},
+    ) -> EntityChange:
+        """Add, replace, remove and label in one step; None takes a record or a label away.
+
+        New records are the youngest, or come at ``places`` that were theirs before. Raises what ``add``,
+        ``remove`` and ``label`` raise; then nothing has changed.
+        """
+        self._check_fitted()
+        rows = {
+            name: None if row is None else self._read(name, row) for name, row in records.items()
+        }
+        for name in (name for name, row in rows.items() if row is None):
+            _known(name, self.places)
+        new, arrivals = [name for name in rows if name not in self.places], self._arrivals
+        for name in new:
+            place = places.get(name, self._arrivals + 1)
+            self.places[name], self._name[place] = place, name
+            self._arrivals = max(self._arrivals, place)
+        try:
+            of_numbers = {self.places[name]: row for name, row in rows.items()}
+            of_pairs = {_pair_of(*pair, self.places): x for pair, x in labels.items()}
+            for n, row in of_numbers.items():
+                if row is None:
+                    of_pairs |= {_pair(n, m): None for m in self._label.get(n, ())}
+            change = self._apply(of_numbers, of_pairs)
+        except BaseException:
+            self._forget(new)
+            self._arrivals = arrivals
+            raise
+        self._forget(name for name, row in rows.items() if row is None)
+        return change
+
+    def _forget(self, names: Iterable[str]) -> None:
+        for name in names:
+            del self._name[self.places.pop(name)]
+
+    def _apply(
+        self,
+        rows: Mapping[int, Row | None],
+        labels: Mapping[Pair, float | None],
+        others: Iterable[int] = (),
+    ) -> EntityChange:
+        """Give records other rows and pairs other labels, in one step; None takes them away.
+
+        The entities of ``others`` are read again, too.
+        """
+        self._check_fitted()
+        changed = {*rows, *chain(*labels), *others}
+        old = self._components(changed)
+        rows_before = {n: self._row.get(n) for n in rows}
+        labels_before = {(m, n): self._label.get(m, {}).get(n) for m, n in labels}
+        try:
+            self._put(rows, labels)
+            new = self._components(chain(changed, *old))
+            self._check_width(new)
+            facts = dict[Pair, Facts]()
+            for pair in _pairs(new):
+                stays = pair in self._facts and pair not in labels and rows.keys().isdisjoint(pair)
+                facts[pair] = self._facts[pair] if stays else self._facts_of(pair)
+            facts |= {pair: {} for pair in _pairs(old) if pair not in facts}
+            self.world.apply(self._changes(facts))
+        except BaseException:
+            self._put(rows_before, labels_before)
+            raise
+        for pair, of_pair in facts.items():
+            if of_pair:
+                self._facts[pair] = of_pair
+            else:
+                self._facts.pop(pair, None)
+        return EntityChange(self._regroup(old, new), self.world.certificate.certified)
+
+    def _check_width(self, components: Sequence[Sequence[int]]) -> None:
+        """Raise DataError if too many records hang together."""
+        widest = max(components, key=len, default=())
+        if len(widest) > WIDEST:
+            raise DataError(
+                f"{len(widest)} records hang together with {shown(self._name[widest[0]])}, and no more than "
+                f"{WIDEST} may: compare more columns, or say of two that they are different"
+            )
+
+    def _put(self, rows: Mapping[int, Row | None], labels: Mapping[Pair, float | None]) -> None:
+        """Change rows and labels, and which records are joined."""
+        for n in rows:
+            if (row := self._row.pop(n, None)) is not None:
+                self._blocks.remove(n, row)
+                for m in self._blocks.candidates(row):
+                    self._agreements.pop(_pair(m, n), None)
+                self.keyless -= not any(self._blocks.keys_of(row))
+                for m in self._joined.pop(n):
+                    self._joined[m].discard(n)
+        for pair, label in labels.items():
+            for m, n in (pair, pair[::-1]):
+                of_record = self._label.setdefault(m, {})
+                of_record.pop(n, None)
+                if label is not None:
+                    of_record[n] = label
+                elif not of_record:
+                    del self._label[m]
+        pairs = {*labels}
+        for n, new in rows.items():
+            if new is not None:
+                candidates = [_pair(m, n) for m in self._blocks.candidates(new)]
+                self._blocks.add(n, new)
+                self.keyless += not any(self._blocks.keys_of(new))
+                self._row[n], self._joined[n] = new, set()
+                for pair in candidates:
+                    first, second = (self._row[m] for m in pair)
+                    if not self._excluded(first, second):
+                        self._agreements[pair] = self._agreement(first, second)
+                pairs.update(candidates, (_pair(m, n) for m in self._label.get(n, ())))
+        for m, n in sorted(pairs):
+            if m in self._row and n in self._row:
+                change = set.add if self._joins(m, n) else set.discard
+                change(self._joined[m], n)
+                change(self._joined[n], m)
+
+    def _joins(self, m: int, n: int) -> bool:
+        """Tell whether a pair speaks for one entity by itself."""
+        label, levels = self._decided(m, n), self._agreements.get((m, n))
+        if label is not None or levels is None:
+            return label == 1.0
+        return self._weights.log_odds(levels) > 0
+
+    def _decided(self, m: int, n: int) -> float | None:
+        """Return the label of a pair, or that one source has both; None: it is open."""
+        label = self._label.get(m, {}).get(n)
+        excluded = label is None and self._excluded(self._row[m], self._row[n])
+        return 0.0 if excluded else label
+
+    def _excluded(self, first: Row, second: Row) -> bool:
+        """Tell whether two records are of one source, in which no entity has two."""
+        column = self._one_to_one
+        return column is not None and first[column] is not None and first[column] == second[column]
+
+    def _components(self, numbers: Iterable[int]) -> list[list[int]]:
+        """Return the records that hang together with these, by components, each in order."""
+        seen, components = set[int](), []
+        for start in numbers:
+            if start in seen or start not in self._row:
+                continue
+            waiting, component = [start], {start}
+            while waiting:
+                further = self._joined[waiting.pop()] - component
+                component |= further
+                waiting += further
+            seen |= component
+            components.append(sorted(component))
+        return components
+
+    def _facts_of(self, pair: Pair) -> Facts:
+        """Return what the world is told of a pair."""
+        same = _, names = self._same(*pair)
+        label = self._decided(*pair)
+        if label is not None:
+            return {("Pair", names): 1.0, same: label}
+        return {same: nan, **self._evidence_of(pair)}
+
+    def _evidence_of(self, pair: Pair) -> Facts:
+        """Return what the rules know of a pair: its order, and the levels of its columns."""
+        _, names = self._same(*pair)
+        evidence: dict[GroundAtom, float] = {("Pair", names): 1.0}
+        of_pair = zip(self._predicates, self._comparisons, self._levels(pair), strict=True)
+        for name, comparison, level in of_pair:
+            if level != NULL:
+                evidence[name, (*names, comparison.levels[level - EXACT])] = 1.0
+        return evidence
+
+    def _levels(self, pair: Pair) -> bytes:
+        """Return the levels of a pair, by column."""
+        first, second = (self._row[n] for n in pair)
+        return self._agreements.get(pair) or self._agreement(first, second)
+
+    def _changes(self, facts: Mapping[Pair, Facts]) -> dict[GroundAtom, float | None]:
+        """Return the changes after which the world has these facts of pairs."""
+        changes = dict[GroundAtom, float | None]()
+        for pair, new in facts.items():
+            present = self._facts.get(pair, {})
+            if new is not present:
+                atoms = [*present, *(atom for atom in new if atom not in present)]
+                values = ((atom, new.get(atom)) for atom in atoms)
+                changes |= {a: x for a, x in values if not same_value(x, present.get(a))}
+        return changes
+
+    def _regroup(
+        self, old: list[list[int]], new: list[list[int]]
+    ) -> dict[str, tuple[str | None, str | None]]:
+        """Read the entities of components from the world's answer; return which records moved."""
+        records = [n for n in {*chain(*old, *new)} if n in self._entity]
+        self.number -= sum(n == self._entity[n] for n in records)
+        before = {n: self._name[self._entity.pop(n)] for n in records}
+        for component in new:
+            for n in component:
+                older = (m for m in component if m < n and self._is_same(m, n))
+                self._entity[n] = next(older, n)
+                self.number += self._entity[n] == n
+        after = {n: self._name[self._entity[n]] for n in chain(*new)}
+        names_of = ((n, (before.get(n), after.get(n))) for n in sorted({*before, *after}))
+        return {self._name[n]: names for n, names in names_of if names[0] != names[1]}
+
+    def _is_same(self, m: int, n: int) -> bool:
+        return bool(self.world.value(self._same(m, n)) == 1.0)
+
+    def _same(self, m: int, n: int) -> GroundAtom:
+        """Return the atom that says that a pair is of one entity: the names are in order."""
+        return "Same", (*sorted((self._name[m], self._name[n])),)
+
+    # answers -----------------------------------------------------------------------------------------
+
+    def entities(self) -> dict[str, list[str]]:
+        """Return the records of all entities, by the name of the oldest record, the oldest first."""
+        entities = dict[str, list[str]]()
+        for n in sorted(self._row):
+            entities.setdefault(self._name[self._entity[n]], []).append(self._name[n])
+        return entities
+
+    def entity(self, name: str) -> str:
+        """Return the entity of a record. Raises DataError for an unknown one."""
+        return self._name[self._entity[_known(name, self.places)]]
+
+    def together(self, name: str) -> list[str]:
+        """Return the records of the entity of a record, the oldest first. Raises DataError."""
+        n = _known(name, self.places)
+        (component,) = self._components([n])
+        return [self._name[m] for m in component if self._entity[m] == self._entity[n]]
+
+    def probability(self, a: str, b: str) -> float:
+        """Return the probability that two records are of one entity.
+
+        It is exact where their component is narrow enough, and else sampled. It is 0 where nothing joins
+        them. Raises DataError for an unknown record.
+        """
+        pair = _pair_of(a, b, self.places)
+        if pair not in self._facts:
+            return 0.0
+        atom = self._same(*pair)
+        fact = self._facts[pair][atom]
+        return float(self.world.marginals([atom])[0][atom]) if isnan(fact) else fact
+
+    def evidence(self, a: str, b: str) -> Facts:
+        """Return what the rules know of a pair, also of one with a label. Raises DataError."""
+        return self._evidence_of(_pair_of(a, b, self.places))
+
+    def label_of(self, a: str, b: str) -> float | None:
+        """Return the label of a pair, 0 for two of one source, None for others. Raises DataError."""
+        return self._decided(*_pair_of(a, b, self.places))
+
+    def membership(self, name: str) -> Membership:
+        """Return how sure the entity of a record is. Raises DataError for an unknown record."""
+        n = _known(name, self.places)
+        (component,) = self._components([n])
+        score, total = dict[int, float](), dict[int | None, float]({None: 0.0})
+        for m in component:
+            if m != n:
+                label, odds = self._decided(m, n), self._weights.log_odds(self._levels(_pair(m, n)))
+                score[m] = odds if label is None else inf if label else -inf
+                total[self._entity[m]] = total.get(self._entity[m], 0.0) + score[m]
+        group = [m for m in score if self._entity[m] == self._entity[n]]
+        best = max(total.values())
+        share = {k: float(x == best) if isinf(best) else exp(x - best) for k, x in total.items()}
+        nearest = max(group or score, key=lambda m: (score[m], -m), default=None)
+        of_columns = b"" if nearest is None else self._levels(_pair(nearest, n))
+        agreement = {
+            comparison.column: comparison.levels[level - EXACT]
+            for comparison, level in zip(self._comparisons, of_columns, strict=False)
+            if level != NULL
+        }
+        return Membership(
+            self.entity(name),
+            share[self._entity[n] if group else None] / fsum(share.values()),
+            None if nearest is None else self._name[nearest],
+            agreement,
+        )
+
+    def explain(self, a: str, b: str) -> Explanation:
+        """Return which rules speak for one entity and against it, and the best answer otherwise.
+
+        Raises DataError for an unknown record, and ExplanationError where nothing joins the two.
+        """
+        pair = _pair_of(a, b, self.places)
+        if pair not in self._facts:
+            labelled = self._decided(*pair) is not None
+            reason = "a label or their source says so" if labelled else "nothing joins them"
+            raise ExplanationError(f"{shown(a)} and {shown(b)} are of two entities, since {reason}")
+        explanation: Explanation = self.world.explain(self._same(*pair))
+        return explanation
+
+    # files -------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write weights, records and labels to a file, whole or not at all. Raises StorageError."""
+        self._check_fitted()
+        labels = ((m, n, x) for m, of_record in self._label.items() for n, x in of_record.items())
+        header: _Saved = {
+            "version": __version__,
+            "block": self._blocks.keys,
+            "compare": [(x.column, x.kind, [*x.thresholds]) for x in self._comparisons],
+            "one_to_one": self._one_to_one,
+            "largest": self._blocks.largest,
+            "pair": self._weights.pair,
+            "records": [(self._name[n], {**self._row[n]}) for n in sorted(self._row)],
+            "labels": [(self._name[m], self._name[n], x) for m, n, x in sorted(labels) if m < n],
+        }
+        checkpoint_file.write(
+            Path(path), 1, {**header}, {"level": self._weights.level, "others": self._others}
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> EntityResolver:
+        """Return a resolver that was saved; it answers as that one does. Raises StorageError."""
+        with restoring(path):
+            checkpoint = checkpoint_file.load(Path(path))
+            saved = converted(checkpoint.header, _Saved)
+            compare = {
+                column: kind if kind == "exact" else {kind: thresholds}
+                for column, kind, thresholds in saved["compare"]
+            }
+            resolver = cls(
+                saved["block"], compare, one_to_one=saved["one_to_one"], largest=saved["largest"]
+            )
+            arrays = checkpoint.arrays
+            resolver._begin(LevelWeights(saved["pair"], arrays["level"]), arrays["others"])
+            labels = {(a, b): x for a, b, x in saved["labels"]}
+            resolver.change(dict(saved["records"]), labels)
+        return resolver
+
+    # names -------------------------------------------------------------------------------------------
+
+    def _read(self, name: str, row: Row) -> Row:
+        """Return the columns that keys and comparisons need, as text. Raises DataError."""
+        if not isinstance(name, str):
+            raise DataError(f"the id of a record is {shown(name)}, expected text")
+        if not isinstance(row, Mapping):
+            raise DataError(f"record {shown(name)} is {shown(row)}, expected its values by column")
+        absent = [column for column in self.columns if column not in row]
+        if absent:
+            there = ", ".join(map(str, row))
+            raise DataError(
+                f"record {shown(name)} has no column {absent[0]}; its columns are {there}"
+            )
+        return {column: text_of(row[column]) for column in self.columns}
+
+
+def _by_id(records: Mapping[str, Row]) -> Mapping[str, Row]:
+    """Return records as they are. Raises DataError unless they are a mapping."""
+    if not isinstance(records, Mapping):
+        raise DataError(
+            f"records are {shown(records)}, expected a mapping of ids to values by column"
+        )
+    return records
+
+
+def _known(name: str, numbers: Mapping[str, int]) -> int:
+    """Return the number of a record. Raises DataError for an unknown one."""
+    if name not in numbers:
+        raise DataError(f"there is no record {shown(name)}")
+    return numbers[name]
+
+
+def _pair_of(a: str, b: str, numbers: Mapping[str, int]) -> Pair:
+    """Return the pair of two records. Raises DataError for unknown ones, and for one record."""
+    m, n = (_known(name, numbers) for name in (a, b))
+    if m == n:
+        raise DataError(f"{shown(a)} and {shown(b)} are one record, expected two")
+    return _pair(m, n)
+
+
+def _labels(
+    same: Iterable[tuple[str, str]], different: Iterable[tuple[str, str]]
+) -> dict[tuple[str, str], float]:
+    """Return the labels of pairs. Raises DataError for a pair in both, and for what is no pair."""
+    labels = dict[tuple[str, str], float]()
+    for value, pairs in ((1.0, same), (0.0, different)):
+        for pair in pairs:
+            if isinstance(pair, str) or len(pair) != 2:
+                raise DataError(f"{shown(pair)} is in same or different, expected two ids")
+            a, b = pair
+            if labels.setdefault((b, a) if (b, a) in labels else (a, b), value) != value:
+                raise DataError(f"{shown(a)} and {shown(b)} are both in same and in different")
+    return labels
+
+
+def _pair(m: int, n: int) -> Pair:
+    return (m, n) if m < n else (n, m)
+
+
+def _sample(records: int, candidates: Set[Pair], seed: int) -> list[Pair]:
+    """Return pairs that are no candidates: all where they are few, and else some that are drawn."""
+    if comb(records, 2) <= MOST_OTHERS:
+        return [pair for pair in combinations(range(records), 2) if pair not in candidates]
+    draw = np.random.default_rng(seed).integers(records, size=(MOST_OTHERS, 2)).tolist()
+    drawn = (_pair(m, n) for m, n in draw if m != n)
+    return [pair for pair in drawn if pair not in candidates]
+
+
+def _pairs(components: Iterable[Sequence[int]]) -> Iterator[Pair]:
+    """Yield all pairs of records that hang together."""
+    return chain.from_iterable(combinations(component, 2) for component in components)
+
+
+def _predicate(column: str) -> str:
+    """Return the name of a column in the rules."""
+    name = re.sub(r"\W", "_", column, flags=re.ASCII)
+    plain = name[:1].isalpha() and name.lower() not in {"exist", "forall"}  # words of the logic
+    return name[:1].upper() + name[1:] if plain else f"Column_{name}"

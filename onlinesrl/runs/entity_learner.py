@@ -1,0 +1,79 @@
+"""A run over records, which says of what entity each is, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from heapq import nsmallest
+
+import msgspec
+
+from onlinesrl.core.errors import DataError, ExampleError
+from onlinesrl.core.example import Atom, Example
+from onlinesrl.entities.resolver import EntityResolver, Membership
+from onlinesrl.entities.world import SAME
+from onlinesrl.runs.world_learner import WorldLearner
+from onlinesrl.stream.world_changes import ChangedAtom
+
+
+class MovedRecord(ChangedAtom, omit_defaults=True):
+    """A record that is of another entity than before, and how sure that is; see ``Membership``."""
+
+    probability: float | None = None
+    nearest: str | None = None
+    levels: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+
+class EntityLearner(WorldLearner):
+    """A world of records; see ``EntityWorld``."""
+
+    @property
+    def resolver(self) -> EntityResolver:
+        """The records that are there."""
+        resolver: EntityResolver = self._world.ground.resolver
+        return resolver
+
+    def _told(self, atom: ChangedAtom) -> ChangedAtom:
+        if atom.value is None:
+            return atom
+        why = self.resolver.membership(atom.args[0])
+        return MovedRecord(
+            atom.predicate,
+            atom.args,
+            atom.value,
+            atom.old,
+            round(why.probability, 6),
+            why.nearest,
+            why.levels,
+        )
+
+    def _present_figures(self) -> dict[str, float | None]:
+        resolver = self.resolver
+        counts = {"entities": resolver.number, "keyless": resolver.keyless}
+        return super()._present_figures() | counts
+
+    def entity(self, record: str) -> dict[str, object]:
+        """Return the entity of a record, its records, and how sure that is. Raises ExampleError."""
+        try:
+            why = self.resolver.membership(record)
+        except DataError as error:
+            raise ExampleError(str(error)) from None
+        records = self.resolver.together(record)
+        return {"record": record, **why._asdict(), "records": records}
+
+    def sizes(self) -> list[tuple[int, int]]:
+        """Return numbers of records, and how many entities have so many."""
+        of_entity = Counter(map(self.resolver.entity, self.resolver.places))
+        return sorted(Counter(of_entity.values()).items())
+
+    def least_sure(self, most: int) -> list[tuple[str, Membership]]:
+        """Return the records whose entity is least certain, of those that something joins to others."""
+        places = self.resolver.places
+        every = ((r, self.resolver.membership(r)) for r in sorted(places, key=places.__getitem__))
+        joined = (entry for entry in every if entry[1].nearest is not None)
+        return nsmallest(most, joined, key=lambda entry: entry[1].probability)
+
+    def least_certain(self, example: Example, most: int) -> list[Atom]:
+        """Return the pairs of the records whose entity is least certain and those nearest to them."""
+        pairs = (sorted((record, why.nearest or "")) for record, why in self.least_sure(2 * most))
+        return [*dict.fromkeys((SAME, (*pair,)) for pair in pairs)][:most]

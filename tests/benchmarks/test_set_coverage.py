@@ -1,0 +1,212 @@
+"""Sets of labels have the truth as often as asked for on real streams, where a fixed threshold loses it."""
+
+import csv
+import math
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from statistics import median
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+import onlinesrl as srl
+from onlinesrl.core.example import decode
+from onlinesrl.stream.schedule import rare_collections
+from streams.papers import convert
+from tests.benchmarks.measure import in_turns, ratio, show, sizes
+from tests.support.paths import REPO, SHARED
+
+DATA = SHARED / "data"
+encode = msgspec.json.encode
+COVERAGE = 0.95
+TAGS = """
+Word(i, word)
+End(i, ending)
+Before(i, word)
+Next(i, i)
+Tag(i, tag!)
+Word(i, +w) => Tag(i, +t)
+End(i, +e) => Tag(i, +t)
+Before(i, +w) => Tag(i, +t)
+Next(i, j) ^ Tag(i, +s) ^ Tag(j, +t)
+"""
+TRUST = """
+Is(value, rating)
+Distrust(rating)
+Is(+v, r) => Distrust(r)
+-3 Distrust(r)
+"""
+
+
+class Stream(NamedTuple):
+    model: str
+    query: str
+    examples: Iterable[srl.Example]
+
+
+def sentences() -> Iterator[list[list[str]]]:
+    """The questions of ATIS as rows of a word and its part of speech."""
+    for part in ("train", "dev", "test"):
+        text = (DATA / "ud_atis" / f"{part}.tsv").read_text(encoding="utf-8")
+        for block in text.strip().split("\n\n"):
+            yield [line.split("\t") for line in block.splitlines()]
+
+
+def atis(changed_after: float = math.inf) -> Stream:
+    """Tags of words; after so many questions, three pairs of tags change their names."""
+    swapped = {"ADP": "NOUN", "DET": "PROPN", "VERB": "PRON"}
+    swapped |= {other: one for one, other in swapped.items()}
+    read = [*sentences()]
+    tags = sorted({tag for rows in read for _, tag in rows})
+
+    def examples() -> Iterator[srl.Example]:
+        for n, rows in enumerate(read):
+            names = swapped if n >= changed_after else {}
+            words = ["", *(word for word, _ in rows)]
+            places = range(len(rows))
+            yield srl.Example(
+                id=n,
+                evidence={
+                    "Word": [[i, words[i + 1]] for i in places],
+                    "End": [[i, words[i + 1][-3:]] for i in places],
+                    "Before": [[i, words[i]] for i in places],
+                    "Next": [[i, i + 1] for i in places[:-1]],
+                },
+                truth={"Tag": [[i, names.get(rows[i][1], rows[i][1])] for i in places]},
+            )
+
+    return Stream(f"tag = {{{', '.join(tags)}}}\n{TAGS}", "Tag", examples())
+
+
+def citeseer() -> Stream:
+    """Fields of citations, topic by topic."""
+    model = (REPO / "streams" / "citations" / "segmentation.mln").read_text(encoding="utf-8")
+    examples = convert.DATASETS["citeseer"](DATA / "citeseer")
+    return Stream(model, "InField", (srl.Example(**one) for one in examples))
+
+
+def bitcoin() -> Stream:
+    """Which ratings are negative, by those that both people got and gave before."""
+
+    def bin_of(name: str, negative: int, count: int) -> list[str]:
+        share = "none" if not count else str(min(3, math.ceil(4 * negative / count)))
+        return [f"{name} {share}", f"{name} {share} of {min(4, count.bit_length())}"]
+
+    def examples() -> Iterator[srl.Example]:
+        history: dict[tuple[str, str], list[int]] = {}
+        with (DATA / "bitcoin_otc" / "ratings.csv").open(encoding="utf-8") as file:
+            for n, row in enumerate(csv.DictReader(file)):
+                negative, values = int(row["weight"]) < 0, list[str]()
+                keys = [("by", row["v1"]), ("of", row["v2"]), ("about", row["v1"])]
+                for kind, who in keys:
+                    past = history.get((kind, who), [0, 0])
+                    values += bin_of(kind, *past)
+                truth = {"Distrust": [["r"]] if negative else []}
+                evidence = {"Is": [[value, "r"] for value in values]}
+                yield srl.Example(id=n, evidence=evidence, truth=truth)
+                for kind, who in (("by", row["v1"]), ("of", row["v2"]), ("about", row["v2"])):
+                    past = history.setdefault((kind, who), [0, 0])
+                    past[0] += negative
+                    past[1] += 1
+
+    return Stream(TRUST, "Distrust", examples())
+
+
+STREAMS = {
+    "CiteSeer, fields": citeseer,
+    "ATIS, tags": atis,
+    "ATIS, tags that change": partial(atis, changed_after=2500),
+    "Bitcoin OTC, distrust": bitcoin,
+}
+
+
+def learner_of(stream: Stream, **more: Any) -> srl.OnlineLearner:
+    inference = {"engine": "mcsat", **more}
+    return srl.OnlineLearner(
+        stream.model, stream.query, update="log-likelihood", inference=inference
+    )
+
+
+def probabilities(example: srl.Example, line: Any, query: str) -> list[float]:
+    """The probability of each unit's true label; none of a group's is 1 - their sum."""
+    true = {tuple(map(str, atom)) for atom in example.truth[query]}
+    values = {tuple(map(str, atom.args)): atom.value for atom in line.marginals[query]}
+    units = [tuple(map(str, one.args)) for one in line.sets[query]]
+    if query == "Distrust":
+        return [values[unit] if unit in true else 1 - values[unit] for unit in units]
+    sums, found = dict.fromkeys(units, 0.0), {atom[:1]: values[atom] for atom in true}
+    for atom, p in values.items():
+        sums[atom[:1]] += p
+    return [found[unit] if unit in found else 1 - sums[unit] for unit in units]
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the data sets are not here")
+@pytest.mark.parametrize("name", STREAMS)
+@sizes("count, thousand", (60, 30), (None, 1000))
+def test_sets_have_the_truth_as_often_as_asked_over_each_thousand_examples(
+    name: str, count: int | None, thousand: int
+) -> None:
+    """The fixed threshold is right on the first thousand examples, as a calibration set has it."""
+    stream = STREAMS[name]()
+    learner, examples = learner_of(stream, coverage=COVERAGE), islice(stream.examples, count)
+    shares, sizes_of, fixed, least = list[float](), list[float](), list[float](), 0.0
+    before = 0, 0.0, 0.0
+    while part := [*islice(examples, thousand)]:
+        lines = [prediction.line for prediction in learner.learn_many(part)]
+        pairs = zip(part, lines, strict=True)
+        scores = [p for one, line in pairs for p in probabilities(one, line, stream.query)]
+        least = least or sorted(scores)[math.floor((1 - COVERAGE) * (len(scores) + 1)) - 1]
+        total = learner.metrics["sets"][stream.query]
+        after = total["units"], total["coverage"] * total["units"], total["size"] * total["units"]
+        units, held, labels = (b - a for a, b in zip(before, after, strict=True))
+        before = after
+        assert units == len(scores)
+        if len(part) == thousand:
+            shares.append(held / units)
+            sizes_of.append(labels / units)
+            fixed.append(sum(p >= least for p in scores) / len(scores))
+    rows = [
+        ("coverage", min(shares), max(shares)),
+        ("labels in a set", min(sizes_of), max(sizes_of)),
+        ("coverage of a fixed threshold", min(fixed), max(fixed)),
+    ]
+    show(f"{name}: {len(shares)} times {thousand} examples", ("", "least", "most"), rows)
+    assert abs(total["coverage"] - COVERAGE) <= 0.2
+    if count is None:
+        assert all(abs(share - COVERAGE) <= 0.01 for share in shares)
+        if len(shares) > 1:
+            assert any(abs(share - COVERAGE) > 0.01 for share in fixed)
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the data sets are not here")
+@pytest.mark.parametrize("name", ["CiteSeer, fields", "Bitcoin OTC, distrust"])
+@sizes("count, pairs, most", (5, 1, math.inf), (300, 15, 1.5))
+def test_sets_cost_little_beside_their_probabilities(
+    name: str, count: int, pairs: int, most: float
+) -> None:
+    """Examples as lines of JSON, without and with their truth, and predictions as lines."""
+    works: list[list[Callable[[], object]]] = [[], []]
+    for more in ({}, {"coverage": COVERAGE}):
+        stream = STREAMS[name]()
+        learned, examples = learner_of(stream, **more).learned, islice(stream.examples, count)
+        labelled = [encode(one) for one in examples]
+        blind = [encode(replace(decode(line), truth=None)) for line in labelled]
+        learned.step(learned.decode_all(labelled))
+
+        def answer(learned: Any, lines: list[bytes], learning: bool) -> list[bytes]:
+            outcomes, _ = learned.step(learned.decode_all(lines), learning)
+            return [encode(outcome.prediction) for outcome in outcomes]
+
+        works[0].append(partial(answer, learned, blind, False))
+        works[1].append(partial(answer, learned, labelled, True))
+    with rare_collections():
+        seconds = [in_turns(pairs, *both) for both in works]
+    rows = [
+        (kind, 1e3 * median(plain), 1e3 * median(sets), ratio(sets, plain))
+        for kind, (plain, sets) in zip(("predicted", "learned from"), seconds, strict=True)
+    ]
+    show(f"{name}: CPU without and with sets", ("", "ms", "sets", "x"), rows)
+    assert all(row[-1] <= most for row in rows)
