@@ -6,10 +6,8 @@ import gc
 import json
 import os
 import random
-import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
 import traceback
@@ -25,7 +23,8 @@ import typer
 import yaml
 from hypothesis import HealthCheck, settings
 
-from tests.support import compiling, world_changes
+from tests.support import compiling, dead_processes, world_changes
+from tests.support.dead_processes import pytest_sessionstart, pytest_xdist_make_scheduler  # noqa: F401
 from tests.support.kafka_broker import (  # noqa: F401 - fixtures
     broker,
     broker_process,
@@ -54,9 +53,6 @@ FIRST = (
 """Tests that mostly wait: they come first, beside those that compute."""
 RUNNING: set[int] = set()
 TRIED: Counter[str] = Counter()
-DIED: dict[str, str] = {}
-"""The tests in which a process of pytest-xdist died first, by file, with its stacks."""
-PYTESTS = re.compile(r"/(_pytest|pluggy|xdist|execnet)/|^Extension modules")
 KEYS = {"model": str(MODEL), "query": "InField", "metrics": {"by": "field"}}
 
 
@@ -324,6 +320,9 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.dont_write_bytecode = False  # many processes are started
     if not hasattr(config, "workerinput"):
+        if "CI" in os.environ:  # where nobody would see which tests failed before a hang
+            signal.signal(signal.SIGALRM, signal.default_int_handler)
+            signal.alarm(3000)
         compileall.compile_dir(REPO / "onlinesrl", quiet=2)
     soak = config.option.markexpr == "soak"
     settings.load_profile("soak" if soak else "few")
@@ -365,53 +364,6 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return 5 if folders and quiet else 0
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Run the tests of a file in one process, and all of Kafka in one, which starts the broker.
-
-    The tests that are left of a file whose process died are run once more, and the end of the tests tells it.
-    """
-    from xdist.scheduler import LoadFileScheduling
-
-    class Scheduling(LoadFileScheduling):  # type: ignore[misc]
-        def _split_scope(self, nodeid: str) -> str:
-            kafka = "kafka" in nodeid.partition("::")[0]
-            return "kafka" if kafka else super()._split_scope(nodeid)
-
-        def schedule(self) -> None:
-            super().schedule()
-            for node in self.nodes:  # one with a single test waits for a second one, or for the end
-                self._reschedule(node)
-
-        def remove_node(self, node: Any) -> str | None:
-            test: str | None = super().remove_node(node)
-            if test is None or self._split_scope(test) in DIED:
-                return test
-            DIED[self._split_scope(test)] = f"{test}\n{_fault(node.gateway.id)}"
-            return None
-
-    return Scheduling(config, log) if config.option.dist == "loadfile" else None
-
-
-def fault_log(worker: str) -> Path:
-    """The file where a process of pytest-xdist writes its stacks when it dies."""
-    return REPO / "tests" / "__pycache__" / f"{worker}.fault"
-
-
-def _fault(worker: str) -> str:
-    """Why a process died: its last stacks, without those of pytest, and what the kernel says of it."""
-    _, _, stacks = fault_log(worker).read_text().rpartition("Fatal Python error")
-    lines = [line for line in stacks.splitlines() if not PYTESTS.search(line)]
-    with suppress(OSError):  # no such program
-        kernel = subprocess.run(["dmesg"], capture_output=True, text=True, check=False).stdout
-        lines += [line for line in kernel.splitlines() if "segfault" in line][-2:]
-    return "\n".join(lines[-60:])
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    if worker := getattr(session.config, "workerinput", None):
-        faulthandler.enable(fault_log(worker["workerid"]).open("w"))  # closed at its end
-
-
 def pytest_testnodedown(node: Any) -> None:
     """Add up what the processes of pytest-xdist have tried."""
     TRIED.update(getattr(node, "workeroutput", {}).get("tried", {}))
@@ -426,8 +378,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if TRIED:
         tried = ", ".join(f"{n} {what}" for what, n in sorted(TRIED.items()))
         terminalreporter.write_line(f"tried: {tried}")
-    for death in DIED.values():
-        terminalreporter.write_line(f"a process died, and its file was run again: {death}")
+    dead_processes.pytest_terminal_summary(terminalreporter)
 
 
 @pytest.fixture(scope="session", autouse=True)
