@@ -335,8 +335,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Let no broker run for nothing."""
+    """Let no broker run for nothing, and no test change what Ctrl-C does in those after it."""
     end_unless_needed(item, nextitem)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert handler is signal.default_int_handler, f"left behind for SIGINT: {handler}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
