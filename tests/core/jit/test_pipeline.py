@@ -225,8 +225,7 @@ class _CtrlC(event.Listener):
             signal.raise_signal(signal.SIGINT)
 
 
-def test_ctrl_c_waits_for_the_end_of_a_compilation():
-    """Where it came between LLVM's call and llvmlite's note of it, a module was freed twice."""
+def press_ctrl_c_while_compiling() -> None:
     for call in range(1, 40):
         now = time.time_ns()  # so that it is never in the cache
 
@@ -240,3 +239,10 @@ def test_ctrl_c_waits_for_the_end_of_a_compilation():
         ):
             later(7)
         assert later(7) == now + 7
+
+
+def test_ctrl_c_waits_for_the_end_of_a_compilation(tmp_path):
+    """Where it came between LLVM's call and llvmlite's note of it, a module was freed twice."""
+    code = "from tests.core.jit import test_pipeline as t; t.press_ctrl_c_while_compiling()"
+    done = run_alone(code, tmp_path)
+    assert done.returncode == 0, done.stderr
