@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
-from itertools import chain, combinations
+from dataclasses import dataclass, replace
+from itertools import chain, combinations, product
 from math import comb, exp, fsum, inf, isinf, isnan, nan
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypedDict
@@ -21,6 +21,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import DataError, NotFittedError, UsageError, shown
+from onlinesrl.core.example import show_ground_atom
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError
 from onlinesrl.core.io import checkpoint_file
 from onlinesrl.core.io.restoring import converted, restoring
@@ -37,6 +38,7 @@ from onlinesrl.entities.comparisons import (
     level_table,
     text_of,
 )
+from onlinesrl.entities.explanation import EntityExplanation, Level, Link, Withdrawals
 from onlinesrl.entities.fellegi_sunter import UNKNOWN, LevelWeights, estimate, level_counts
 from onlinesrl.logic.atom_index import GroundAtom, same_value
 from onlinesrl.logic.transactional_world import TransactionalWorld
@@ -94,7 +96,7 @@ class _Saved(TypedDict):
     one_to_one: str | None
     largest: int
     pair: float
-    records: list[tuple[str, dict[str, str | None]]]
+    records: list[tuple[str, Row]]
     labels: list[tuple[str, str, float]]
 
 
@@ -129,6 +131,7 @@ class EntityResolver:
     ) -> None:
         self._blocks = Blocks(block, largest)
         self._one_to_one = one_to_one
+        self._compare = {**compare}
         self._comparisons = [Comparison.of(column, spec) for column, spec in compare.items()]
         if not self._comparisons:
             raise UsageError("compare has no column, expected at least one")
@@ -581,45 +584,133 @@ class EntityResolver:
         score, total = dict[int, float](), dict[int | None, float]({None: 0.0})
         for m in component:
             if m != n:
-                label, odds = self._decided(m, n), self._weights.log_odds(self._levels(_pair(m, n)))
-                score[m] = odds if label is None else inf if label else -inf
+                score[m] = self._strength(m, n)
                 total[self._entity[m]] = total.get(self._entity[m], 0.0) + score[m]
         group = [m for m in score if self._entity[m] == self._entity[n]]
         best = max(total.values())
         share = {k: float(x == best) if isinf(best) else exp(x - best) for k, x in total.items()}
         nearest = max(group or score, key=lambda m: (score[m], -m), default=None)
-        of_columns = b"" if nearest is None else self._levels(_pair(nearest, n))
-        agreement = {
-            comparison.column: comparison.levels[level - EXACT]
-            for comparison, level in zip(self._comparisons, of_columns, strict=False)
-            if level != NULL
-        }
+        levels = () if nearest is None else self._link(nearest, n).levels
         return Membership(
             self.entity(name),
             share[self._entity[n] if group else None] / fsum(share.values()),
             None if nearest is None else self._name[nearest],
-            agreement,
+            {x.column: x.level for x in levels},
         )
 
-    def explain(self, a: str, b: str) -> Explanation:
-        """Return which rules speak for one entity and against it, and the best answer otherwise.
+    def explain(self, a: str, b: str | None = None) -> Explanation:
+        """Return why two records are of one entity or of two, or what holds the entity of one together.
 
-        Raises DataError for an unknown record, and ExplanationError where nothing joins the two.
+        Of two records it has the levels that speak for one entity and against it, the best answer otherwise,
+        and the fewest records without which it would be otherwise, see ``RecordFlip``. Of one it is an
+        ``EntityExplanation``. Both solve again without records, as exactly as any step. Raises DataError for
+        an unknown record, ExplanationError where nothing joins the two, and Unsolved.
         """
+        if b is None:
+            return self._explained(a)
         pair = _pair_of(a, b, self.places)
         if pair not in self._facts:
-            labelled = self._decided(*pair) is not None
-            reason = "a label or their source says so" if labelled else "nothing joins them"
-            raise ExplanationError(f"{shown(a)} and {shown(b)} are of two entities, since {reason}")
+            raise ExplanationError(
+                f"{shown(a)} and {shown(b)} are of two entities, since {self._apart(*pair)}"
+            )
         explanation: Explanation = self.world.explain(self._same(*pair))
-        return explanation
+        if explanation.given:
+            return explanation
+        return replace(explanation, flip=Withdrawals(self._around(pair[0])).flip(a, b))
+
+    def _explained(self, name: str) -> EntityExplanation:
+        """Return what holds the entity of a record together."""
+        oldest, *later = records = [self.places[record] for record in self.together(name)]
+        links, reached = list[Link](), [oldest]
+        while later:
+            a, b = max(
+                product(reached, later),
+                key=lambda pair: (self._strength(*pair), *(-n for n in pair)),
+            )
+            links.append(self._link(a, b))
+            reached.append(b)
+            later.remove(b)
+        trials, names = Withdrawals(self._around(oldest)), [self._name[n] for n in records]
+        splits, untried = trials.splits(names)
+        certified = bool(self.world.certificate.certified) and trials.certified
+        atom = show_ground_atom("Entity", (name, names[0]))
+        return EntityExplanation(
+            "",
+            atom,
+            1.0,
+            certified,
+            records=(*names,),
+            links=(*links,),
+            splits=splits,
+            untried=untried,
+        )
+
+    def _strength(self, m: int, n: int) -> float:
+        """Return how much a pair speaks for one entity; labels speak most."""
+        label = self._decided(m, n)
+        odds = self._weights.log_odds(self._levels(_pair(m, n)))
+        return odds if label is None else inf if label else -inf
+
+    def _link(self, m: int, n: int) -> Link:
+        """Return what is known of a pair."""
+        levels, weights = self._levels(_pair(m, n)), self._weights
+        of_columns = enumerate(zip(self._comparisons, levels, strict=True))
+        return Link(
+            self._name[m],
+            self._name[n],
+            weights.pair,
+            tuple(
+                Level(x.column, x.levels[level - EXACT], float(weights.level[c, level]))
+                for c, (x, level) in of_columns
+                if level != NULL
+            ),
+            self._decided(m, n),
+        )
+
+    def _apart(self, m: int, n: int) -> str:
+        """Return why a pair without an atom is of two entities."""
+        if n in self._label.get(m, {}):
+            return "a label says so"
+        if self._decided(m, n) is not None:
+            return f"both have the {self._one_to_one} {shown(self._row[m][self._one_to_one or ''])}"
+        key = "" if (m, n) in self._agreements else "they share no key, and "
+        return f"{key}nothing joins them ({self._link(m, n)})"
+
+    def _around(self, n: int) -> EntityResolver:
+        """Return another resolver with the records that hang together with one, as they are here."""
+        (component,) = self._components([n])
+        names = {self._name[m] for m in component}
+        part = EntityResolver(
+            self._blocks.keys,
+            self._compare,
+            one_to_one=self._one_to_one,
+            largest=self._blocks.largest,
+        )
+        part._begin(self._weights, self._others)
+        labels = {pair: x for pair, x in self.labels.items() if names.issuperset(pair)}
+        part.change({self._name[m]: self._row[m] for m in component}, labels, self.places)
+        return part
+
+    @property
+    def records(self) -> dict[str, Row]:
+        """The values of all records that keys and comparisons need, the oldest record first."""
+        return {self._name[n]: {**self._row[n]} for n in sorted(self._row)}
+
+    @property
+    def labels(self) -> dict[tuple[str, str], float]:
+        """The labels of pairs, 1 or 0, the oldest record first."""
+        return {
+            (self._name[m], self._name[n]): x
+            for m, of_record in sorted(self._label.items())
+            for n, x in sorted(of_record.items())
+            if m < n
+        }
 
     # files -------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
         """Write weights, records and labels to a file, whole or not at all. Raises StorageError."""
         self._check_fitted()
-        labels = ((m, n, x) for m, of_record in self._label.items() for n, x in of_record.items())
         header: _Saved = {
             "version": __version__,
             "block": self._blocks.keys,
@@ -627,8 +718,8 @@ class EntityResolver:
             "one_to_one": self._one_to_one,
             "largest": self._blocks.largest,
             "pair": self._weights.pair,
-            "records": [(self._name[n], {**self._row[n]}) for n in sorted(self._row)],
-            "labels": [(self._name[m], self._name[n], x) for m, n, x in sorted(labels) if m < n],
+            "records": [*self.records.items()],
+            "labels": [(*pair, x) for pair, x in self.labels.items()],
         }
         checkpoint_file.write(
             Path(path), 1, {**header}, {"level": self._weights.level, "others": self._others}

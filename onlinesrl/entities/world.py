@@ -121,18 +121,19 @@ class EntityWorld:
         return sorted(pairs), beside
 
     def explain(self, atom: GroundAtom) -> Explanation:
-        """Return why two records are of one entity or not. Raises ExplanationError."""
+        """Return why two records are of one entity or not, or what holds an entity together.
+
+        Raises ExplanationError.
+        """
         name, records = atom
-        is_answer = name == SAME or (name == ENTITY and self.value(atom) is not None)
-        if not is_answer or not self._are_there(records):
-            raise ExplanationError(
-                f"{show_ground_atom(*atom)} is not in the answer: expected {SAME} of two records, or "
-                f"{ENTITY} of a record and the oldest of its entity"
-            )
-        a, b = records
-        if a == b:
-            raise ExplanationError(f"{show_ground_atom(*atom)} has one record: ask about two")
-        return self.resolver.explain(a, b)
+        if name == SAME and self._are_there(records) and records[0] != records[1]:
+            return self.resolver.explain(*records)
+        if name == ENTITY and self.value(atom) is not None:
+            return self.resolver.explain(records[0])
+        raise ExplanationError(
+            f"{show_ground_atom(*atom)} is not in the answer: expected {SAME} of two records, or "
+            f"{ENTITY} of a record and the oldest of its entity"
+        )
 
     # steps -------------------------------------------------------------------------------------------
 

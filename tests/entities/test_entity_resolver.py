@@ -524,3 +524,85 @@ def test_records_of_which_too_many_hang_together_are_refused(monkeypatch) -> Non
             step()
         assert (resolver.entities(), resolver.rules, resolver.places) == before
     assert resolver.add({"r5": table["r4"]}).moved == {"r5": (None, "r4")}
+
+
+def without(names: set[str], records, labels) -> srl.EntityResolver:
+    """A new resolver with all records but these."""
+    cold = fitted()
+    cold.add({name: row for name, row in records.items() if name not in names})
+    for (a, b), same in labels.items():
+        if not names & {a, b}:
+            cold.label(a, b, same)
+    return cold
+
+
+@pytest.mark.parametrize("seed", [*range(2), *map(soaked, range(2, 50))])
+def test_what_splits_an_entity_is_what_new_resolvers_without_records_say(seed: int) -> None:
+    """Also where a label holds two records together, and what is tried leaves the resolver as it is."""
+    rng, resolver = random.Random(seed), fitted()
+    records = rows(12, rng)
+    resolver.add(records)
+    labels = {("r0", "r1"): True, ("r2", "r3"): False}
+    for pair, same in labels.items():
+        resolver.label(*pair, same)
+    before = resolver.entities(), resolver.world.facts(), resolver.world.certificate
+    tried = {name: without({name}, records, labels).entities() for name in records}
+    for name, of_entity in before[0].items():
+        explained = resolver.explain(rng.choice(of_entity))
+        assert explained.records == (*of_entity,)
+        assert explained.untried == 0 and explained.certified
+        parts = {
+            other: [tuple(r for r in group if r in of_entity) for group in groups.values()]
+            for other, groups in tried.items()
+        }
+        splits = {
+            other: {*filter(None, groups)}
+            for other, groups in parts.items()
+            if len([*filter(None, groups)]) > 1
+        }
+        assert {x.without: {*x.entities} for x in explained.splits} == splits
+        assert {x.a for x in explained.links} | {x.b for x in explained.links} | {name} == {
+            *of_entity
+        }
+    assert (resolver.entities(), resolver.world.facts(), resolver.world.certificate) == before
+
+
+def test_two_records_are_of_one_entity_because_of_others() -> None:
+    """The fewest records without which they are of two, against enumeration."""
+    resolver, columns = srl.EntityResolver(["k"], {"a": "exact", "b": "exact"}), "abk"
+    resolver.weigh({0: -1.0, 1: 7.0, 2: -1.5, 3: 7.0, 4: -1.5})
+    values = {"p": "xxk", "q": "yyk", "r": "xyk", "s": "xyk", "t": "zzk"}
+    records = {name: dict(zip(columns, row, strict=True)) for name, row in values.items()}
+    resolver.add(records)
+    assert resolver.entities() == {"p": ["p", "q", "r", "s"], "t": ["t"]}
+    flip = resolver.explain("q", "p").flip
+    assert flip is not None and flip.complete
+
+    def together(gone: set[str]) -> bool:
+        cold = srl.EntityResolver(["k"], {"a": "exact", "b": "exact"})
+        cold.weigh({0: -1.0, 1: 7.0, 2: -1.5, 3: 7.0, 4: -1.5})
+        cold.add({name: row for name, row in records.items() if name not in gone})
+        return cold.entity("p") == cold.entity("q")
+
+    sets = [{*gone} for size in range(3) for gone in combinations("rs", size)]
+    fewest = min((gone for gone in sets if not together(gone)), key=len)
+    assert {name for name, _ in flip.change} == fewest and flip.becomes == "false"
+    assert "without r, without s it would be false (of 2 records that could matter" in str(
+        resolver.explain("p", "q")
+    )
+    resolver.remove("s")
+    assert "without r: p | q" in str(resolver.explain("r")).splitlines()[-2]
+    with pytest.raises(srl.ExplanationError, match=r"nothing join.*a Other -1.500, b Other -1.500"):
+        resolver.explain("p", "t")
+
+
+def test_trials_end_and_say_how_many_records_are_left(monkeypatch) -> None:
+    monkeypatch.setattr("onlinesrl.entities.explanation.MOST_PAIRS", 6)
+    resolver = srl.EntityResolver(["k"], {"a": "exact"})
+    resolver.weigh({0: -1.0, 1: 3.0, 2: -1.5})
+    resolver.add({name: {"a": "x", "k": 1} for name in "pqrs"})
+    explained = resolver.explain("p")
+    assert (explained.untried, explained.splits) == (3, ())
+    assert "3 other records" in str(explained)
+    flip = resolver.explain("p", "q").flip
+    assert flip is not None and (flip.complete, flip.excluded, flip.tried) == (False, 0, 1)

@@ -243,9 +243,8 @@ def test_what_has_no_explanation_is_said() -> None:
         ("Same", ("p", "q", "r"), "is not in the answer"),
         ("Entity", ("q", "p"), "is not in the answer"),
         ("a", ("p", "x"), "is not in the answer"),
-        ("Same", ("p", "p"), r"Same\(p, p\) has one record"),
-        ("Entity", ("p", "p"), r"Entity\(p, p\) has one record"),
-        ("Same", ("q", "p"), "a label or their source says so"),
+        ("Same", ("p", "p"), r"Same\(p, p\) is not in the answer"),
+        ("Same", ("q", "p"), "both have the source 's'"),
     ]:
         with pytest.raises(ExplanationError, match=says):
             lived.explain((name, records))

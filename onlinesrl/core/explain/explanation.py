@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from html import escape
-from typing import Any
+from typing import Any, ClassVar
 
 from onlinesrl.core.errors import OnlinesrlError
 from onlinesrl.core.example import Atom, Example, Rows, ValuedAtom, arguments, show_ground_atom
@@ -106,9 +106,10 @@ class Flip:
     excluded: int
     tried: int
     complete: bool
+    noun: ClassVar[str] = "evidence atom"
 
     def __str__(self) -> str:
-        pool = f"{self.candidates:,} evidence atom{'s' * (self.candidates != 1)} that could matter"
+        pool = f"{self.candidates:,} {self.noun}{'s' * (self.candidates != 1)} that could matter"
         if self.change:
             changes = ", ".join(
                 f"{('without', 'with')[value]} {atom}" for atom, value in self.change
