@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, product
 from math import comb, exp, fsum, inf, isinf, isnan, nan
@@ -429,18 +429,19 @@ class EntityResolver:
                     of_record[n] = label
                 elif not of_record:
                     del self._label[m]
-        pairs = {*labels}
+        candidates, pairs = list[Pair](), {*labels}
         for n, new in rows.items():
             if new is not None:
-                candidates = [_pair(m, n) for m in self._blocks.candidates(new)]
+                candidates += (_pair(m, n) for m in self._blocks.candidates(new))
                 self._blocks.add(n, new)
                 self.keyless += not any(self._blocks.keys_of(new))
                 self._row[n], self._joined[n] = new, set()
-                for pair in candidates:
-                    first, second = (self._row[m] for m in pair)
-                    if not self._excluded(first, second):
-                        self._agreements[pair] = self._agreement(first, second)
-                pairs.update(candidates, (_pair(m, n) for m in self._label.get(n, ())))
+                pairs.update(_pair(m, n) for m in self._label.get(n, ()))
+        for pair in candidates:  # none is compared before all blocks are known to be small enough
+            first, second = (self._row[m] for m in pair)
+            if not self._excluded(first, second):
+                self._agreements[pair] = self._agreement(first, second)
+        pairs.update(candidates)
         for m, n in sorted(pairs):
             if m in self._row and n in self._row:
                 change = set.add if self._joins(m, n) else set.discard
@@ -692,6 +693,11 @@ class EntityResolver:
         return part
 
     @property
+    def candidates(self) -> int:
+        """How many pairs of records share a key, and are not of one source."""
+        return len(self._agreements)
+
+    @property
     def records(self) -> dict[str, Row]:
         """The values of all records that keys and comparisons need, the oldest record first."""
         return {self._name[n]: {**self._row[n]} for n in sorted(self._row)}
@@ -758,6 +764,12 @@ class EntityResolver:
             raise DataError(
                 f"record {shown(name)} has no column {absent[0]}; its columns are {there}"
             )
+        for column in self.columns:
+            if isinstance(row[column], Collection) and not isinstance(row[column], str):
+                raise DataError(
+                    f"record {shown(name)}: the value of {column} is {shown(row[column])}, expected text, a "
+                    "number or none"
+                )
         return {column: text_of(row[column]) for column in self.columns}
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onlinesrl.core.errors import DataError, Infeasible, shown
+from onlinesrl.core.errors import DataError, ExampleError, Infeasible, shown
 from onlinesrl.core.example import Atoms, Constant, show_ground_atom
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError
 from onlinesrl.core.io.restoring import Misfit
@@ -36,6 +36,18 @@ class RecordSchema(FactSchema):
             if name == SAME and records[0] == records[1]:
                 raise DataError(f"{part}: {SAME} has {shown(records[0])} twice, expected two")
             yield name, [*sorted(records)] if name == SAME else constants, value
+
+    def check_change(
+        self, part: str, atom: GroundAtom, value: float | None, present: float | None
+    ) -> None:
+        """See ``FactSchema.check_change``. Raises ExampleError for a ``query``."""
+        if part == "query":
+            raise ExampleError(
+                f"query: {show_ground_atom(*atom)}: all pairs of records are decided, none is listed; leave "
+                f"`query` out, or say in `evidence` what {SAME} is",
+                "not_open",
+            )
+        super().check_change(part, atom, value, present)
 
 
 class _State(NamedTuple):

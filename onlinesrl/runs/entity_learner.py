@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from heapq import nsmallest
+from io import StringIO
 
 import msgspec
 
@@ -66,14 +68,34 @@ class EntityLearner(WorldLearner):
         of_entity = Counter(map(self.resolver.entity, self.resolver.places))
         return sorted(Counter(of_entity.values()).items())
 
-    def least_sure(self, most: int) -> list[tuple[str, Membership]]:
-        """Return the records whose entity is least certain, of those that something joins to others."""
+    def members(self) -> list[tuple[str, Membership]]:
+        """Return all records, the oldest first, and how sure the entity of each is."""
         places = self.resolver.places
-        every = ((r, self.resolver.membership(r)) for r in sorted(places, key=places.__getitem__))
-        joined = (entry for entry in every if entry[1].nearest is not None)
-        return nsmallest(most, joined, key=lambda entry: entry[1].probability)
+        records = sorted(places, key=places.__getitem__)
+        return [(record, self.resolver.membership(record)) for record in records]
 
     def least_certain(self, example: Example, most: int) -> list[Atom]:
         """Return the pairs of the records whose entity is least certain and those nearest to them."""
-        pairs = (sorted((record, why.nearest or "")) for record, why in self.least_sure(2 * most))
+        pairs = (
+            sorted((record, why.nearest or ""))
+            for record, why in least_sure(self.members(), 2 * most)
+        )
         return [*dict.fromkeys((SAME, (*pair,)) for pair in pairs)][:most]
+
+
+def least_sure(
+    members: Iterable[tuple[str, Membership]], most: int
+) -> list[tuple[str, Membership]]:
+    """Return the records whose entity is least certain, of those that something joins to others."""
+    joined = (entry for entry in members if entry[1].nearest is not None)
+    return nsmallest(most, joined, key=lambda entry: entry[1].probability)
+
+
+def table(members: Iterable[tuple[str, Membership]]) -> bytes:
+    """Return CSV with the entity of each record."""
+    text = StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(("record", "entity", "probability", "nearest"))
+    for record, why in members:
+        rows.writerow((record, why.entity, f"{why.probability:.6f}", why.nearest))
+    return text.getvalue().encode()

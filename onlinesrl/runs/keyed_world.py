@@ -7,22 +7,31 @@ it goes on as an unbroken one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from math import isnan, nan
-from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+from typing import Any, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 import msgspec
 
-from onlinesrl.core.errors import DataError, Infeasible, ModelError, OnlinesrlError, Unsolved
-from onlinesrl.core.example import show_ground_atom
+from onlinesrl.core.errors import (
+    DataError,
+    ExampleError,
+    Infeasible,
+    ModelError,
+    OnlinesrlError,
+    Unsolved,
+)
+from onlinesrl.core.example import Atoms, show_ground_atom
 from onlinesrl.core.io.restoring import Misfit, Natural, converted
 from onlinesrl.core.rule_instance import PlacedWeight
-from onlinesrl.logic.asserted_facts import AssertedFacts, Assertions, FactChanges, Key
+from onlinesrl.logic.asserted_facts import AssertedFacts, Assertions, FactChanges, Facts, Key
 from onlinesrl.logic.atom_index import Change, GroundAtom, same_value
 from onlinesrl.logic.ground_world import FactSchema
 from onlinesrl.logic.transactional_world import TransactionalWorld
-from onlinesrl.logic.waiting_changes import Conflict, Parts
+from onlinesrl.logic.waiting_changes import Conflict
+from onlinesrl.logic.waiting_changes import Parts as Dependence
+from onlinesrl.stream.world_changes import WorldChange
 
 UNKEYED = ""
 """The key of facts that no id asserts: no id is empty."""
@@ -35,7 +44,7 @@ SHARE = 20
 TARGET: Literal["target"] = "target"
 _Entry: TypeAlias = tuple[str, tuple[str, ...], float | Literal["target"] | None]
 """Predicate, constants and new value of a fact; None: it is no longer a fact."""
-_Waiting: TypeAlias = tuple[list[_Entry], list[_Entry], str, Parts]
+_Waiting: TypeAlias = tuple[list[_Entry], list[_Entry], str, Dependence]
 """A change that waits, the facts of its atoms in the answer, its conflict, and on what that depends."""
 ARRAY = "world_"
 """Names of the world's arrays in checkpoints begin with it."""
@@ -66,6 +75,19 @@ class _Saved(TypedDict):
     changed: Natural
     touched: Natural
     not_learned: NotRequired[Natural]
+
+
+class Parts(NamedTuple):
+    """What a record says: the changes of the facts that a key asserts, and labels to learn from first."""
+
+    key: Key
+    facts: FactChanges
+    labels: Facts
+
+    @property
+    def replaces(self) -> bool:
+        """Whether the facts and labels are all that the key asserts."""
+        return self.key != UNKEYED
 
 
 class KeyedWorld:
@@ -109,6 +131,31 @@ class KeyedWorld:
             self._note()
         if refusal is not None:
             raise refusal
+
+    def parts(self, change: WorldChange) -> Parts:
+        """Return what a record says. Raises DataError, ExampleError."""
+        if change.asked is not None:
+            raise ExampleError("asked: a world has evidence, query and truth", "schema")
+        key = str(change.id) if change.keyed else UNKEYED
+        parts = {"evidence": change.evidence, "add": change.add, "set": change.set}
+        parts |= {"query": change.query, "remove": change.remove}
+        facts = merged(
+            (atom, None if part == "remove" else value)
+            for part, atoms in parts.items()
+            for atom, value in self.atoms(key, part, atoms)
+        )
+        labels = [*self.atoms(key, "truth", change.truth)]
+        merged([*facts.items(), *labels])  # to raise DataError
+        return Parts(key, facts, dict(labels))
+
+    def atoms(self, key: Key, part: str, atoms: Atoms | None) -> Iterator[tuple[GroundAtom, float]]:
+        """Yield the atoms of a part of a change, with their values; those of targets are NaN."""
+        schema = self.schema
+        old = self.asserted.by(UNKEYED) if key == UNKEYED else {}
+        for name, constants, value in schema.rows(atoms or {}, part):
+            atom = name, tuple(map(str, constants))
+            schema.check_change(part, atom, value, old.get(atom))
+            yield atom, nan if part == "query" else 1.0 if value is None else value
 
     def change(self, key: Key, changes: FactChanges) -> dict[GroundAtom, Change]:
         """Change what a key asserts; return the atoms whose answer changed. Raises as ``apply`` does."""
@@ -240,6 +287,21 @@ class KeyedWorld:
                 fits = self.schema.is_fact(name, args, None if value == TARGET else value)
             if not fits:
                 raise Misfit(f"{show_ground_atom(name, args)} is no fact of the model")
+
+
+def merged(entries: Iterable[tuple[GroundAtom, float | None]]) -> FactChanges:
+    """Return changes by atom: the value of a target that also has one. Raises DataError where two differ."""
+    merged: FactChanges = {}
+    for atom, value in entries:
+        before = merged.setdefault(atom, value)
+        if same_value(before, value):
+            continue
+        if before is None or value is None:
+            raise DataError(f"{show_ground_atom(*atom)} is removed, and given as well")
+        if not isnan(before) and not isnan(value):
+            raise DataError(f"{show_ground_atom(*atom)} has two values, {before:g} and {value:g}")
+        merged[atom] = value if isnan(before) else before
+    return merged
 
 
 def _entries(changes: Mapping[GroundAtom, float | None]) -> list[_Entry]:

@@ -28,7 +28,7 @@ from onlinesrl.core.learner import Explainable, Learner, Outcome, Prediction, We
 from onlinesrl.core.version import __version__
 from onlinesrl.runs.config.fingerprint import leaves
 from onlinesrl.runs.config.schema import Config
-from onlinesrl.runs.entity_learner import EntityLearner
+from onlinesrl.runs.entity_learner import EntityLearner, least_sure, table
 from onlinesrl.runs.report import ExampleRow, WeightRow, write_report
 from onlinesrl.runs.report.entities import entities_section
 from onlinesrl.stream.recent_examples import UNCERTAIN
@@ -123,7 +123,7 @@ class _Summary(msgspec.Struct):
 def write_results(
     config: Config, trainer: Trainer, timing: Mapping[str, float], hurried: Callable[[], bool]
 ) -> dict[str, Any]:
-    """Write the weights, report.html and, last, summary.json; returns the summary.
+    """Write the weights, entities.csv, report.html and, last, summary.json; returns the summary.
 
     From when on it is ``hurried``, examples have no explanation, which may need a search.
     """
@@ -140,7 +140,11 @@ def write_results(
         **timing,
         "config": config.as_dict(),
     }
-    entries = heaviest(state.learner.weights.entries())
+    entries, entities = heaviest(state.learner.weights.entries()), None
+    if isinstance(state.learner, EntityLearner):
+        members = state.learner.members()
+        write_atomic(folder.entities, table(members))
+        entities = entities_section(state.learner.sizes(), least_sure(members, LEAST_SURE))
     write_atomic(folder.weights, weights_text(state.learner).encode())
     with storage_errors(folder.report, "write"):
         write_report(
@@ -157,9 +161,7 @@ def write_results(
                 for pair in state.shown.whole()
             ],
             changed={key for key, _ in leaves(config.model_dump(exclude_unset=True))},
-            entities=entities_section(state.learner.sizes(), state.learner.least_sure(LEAST_SURE))
-            if isinstance(state.learner, EntityLearner)
-            else None,
+            entities=entities,
         )
     write_atomic(folder.summary, json.dumps(summary, indent=2).encode() + b"\n")
     return summary

@@ -7,11 +7,11 @@ are those of any run.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import isnan, nan
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict
 
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import (
@@ -37,11 +37,11 @@ from onlinesrl.core.explain.explanation import Explanation, first_of
 from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.learner import Estimate, Item, Learner, Outcome, Prediction, Tally
 from onlinesrl.core.online.parameter_mixing import State
-from onlinesrl.logic.asserted_facts import FactChanges, Facts, Key
+from onlinesrl.logic.asserted_facts import FactChanges
 from onlinesrl.logic.atom_index import Change, GroundAtom, add_changes, same_value
 from onlinesrl.logic.ground_world import FactSchema, GroundWorld
 from onlinesrl.logic.transactional_world import TransactionalWorld
-from onlinesrl.runs.keyed_world import BACKGROUND, UNKEYED, KeyedWorld
+from onlinesrl.runs.keyed_world import BACKGROUND, UNKEYED, KeyedWorld, Parts, merged
 from onlinesrl.stream.world_changes import (
     ChangedAtom,
     ChangeDecoder,
@@ -64,19 +64,6 @@ class _Saved(TypedDict):
     facts: dict[str, Any]
     seen: Natural
     current: Natural
-
-
-class _Parts(NamedTuple):
-    """What a record says: the changes of the facts that a key asserts, and labels to learn from first."""
-
-    key: Key
-    facts: FactChanges
-    labels: Facts
-
-    @property
-    def replaces(self) -> bool:
-        """Whether the facts and labels are all that the key asserts."""
-        return self.key != UNKEYED
 
 
 class WorldLearner:
@@ -140,9 +127,9 @@ class WorldLearner:
             return self._changed(item, {})
         background, self._background = self._background, Background()
         try:
-            facts = self._facts(BACKGROUND, "evidence", background.atoms)
+            facts = self._world.atoms(BACKGROUND, "evidence", background.atoms)
             with self._world.record():
-                begun = self._world.change(BACKGROUND, _merged(facts))
+                begun = self._world.change(BACKGROUND, merged(facts))
             return self._changed(item, begun)
         except OnlinesrlError:  # the next record is then the first
             self._world, self._background = self._new(), background
@@ -152,7 +139,7 @@ class WorldLearner:
         self, item: WorldChange, begun: dict[GroundAtom, Change]
     ) -> tuple[WorldStep, Tally]:
         """Do what ``_change`` does, and also tell what the background has ``begun`` to change."""
-        parts = self._parts(item)
+        parts = self._world.parts(item)
         before = _copied(self.learner.save()) if parts.labels else None
         size = len(parts.facts) + len(parts.labels)
         with self.slowest.timing(item.id, size, lambda: "step"):
@@ -189,7 +176,7 @@ class WorldLearner:
         return atom
 
     def _apply(
-        self, item: WorldChange, parts: _Parts
+        self, item: WorldChange, parts: Parts
     ) -> tuple[dict[GroundAtom, Change], Tally, list[GroundAtom]]:
         """Change the world, and learn from the labels of atoms that are open without them.
 
@@ -210,11 +197,11 @@ class WorldLearner:
         truth = {atom: value for atom, value in labels.items() if self._is_open(atom)}
         if facts and any(ground.value(x) is None for x in labels):  # these may be targets then
             standing = {atom: x for atom, x in labels.items() if same_value(present.get(atom), x)}
-            change(_merged([*facts.items(), *standing.items()]))
+            change(merged([*facts.items(), *standing.items()]))
             truth = {a: x for a, x in labels.items() if a in truth or self._is_open(a)}
             facts = facts if parts.replaces else {}
         not_learned = [atom for atom in labels if atom not in truth and ground.value(atom) is None]
-        change(_merged([*facts.items(), *labels.items()]))
+        change(merged([*facts.items(), *labels.items()]))
         world.not_learned += len(not_learned)
         return changed, self._learn(item.id, truth, changed) if truth else tally, not_learned
 
@@ -275,37 +262,10 @@ class WorldLearner:
             unlabelled=_rows(dict.fromkeys(atom for atom in part if self._is_open(atom))),
         )
 
-    def _parts(self, change: WorldChange) -> _Parts:
-        """Return what a record says. Raises DataError, ExampleError."""
-        if change.asked is not None:
-            raise ExampleError("asked: a world has evidence, query and truth", "schema")
-        key = str(change.id) if change.keyed else UNKEYED
-        parts = {"evidence": change.evidence, "add": change.add, "set": change.set}
-        parts |= {"query": change.query, "remove": change.remove}
-        facts = _merged(
-            (atom, None if part == "remove" else value)
-            for part, atoms in parts.items()
-            for atom, value in self._facts(key, part, atoms)
-        )
-        labels = [*self._facts(key, "truth", change.truth)]
-        _merged([*facts.items(), *labels])  # to raise DataError
-        return _Parts(key, facts, dict(labels))
-
     def _is_open(self, atom: GroundAtom) -> bool:
         """Tell whether an atom is open: it has a value and is no fact."""
         fact = self._world.ground.fact(atom)
         return isnan(fact) if fact is not None else self._world.ground.value(atom) is not None
-
-    def _facts(
-        self, key: Key, part: str, atoms: Atoms | None
-    ) -> Iterator[tuple[GroundAtom, float]]:
-        """Yield the atoms of a part of a change, with their values; those of targets are NaN."""
-        schema = self._world.schema
-        old = self._world.asserted.by(UNKEYED) if key == UNKEYED else {}
-        for name, constants, value in schema.rows(atoms or {}, part):
-            atom = name, tuple(map(str, constants))
-            schema.check_change(part, atom, value, old.get(atom))
-            yield atom, nan if part == "query" else 1.0 if value is None else value
 
     def probabilities(
         self, example: Example, formulas: Sequence[str], given: Sequence[str] = ()
@@ -462,21 +422,6 @@ def _copied(saved: State) -> State:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
-
-
-def _merged(entries: Iterable[tuple[GroundAtom, float | None]]) -> FactChanges:
-    """Return changes by atom: the value of a target that also has one. Raises DataError where two differ."""
-    merged: FactChanges = {}
-    for atom, value in entries:
-        before = merged.setdefault(atom, value)
-        if same_value(before, value):
-            continue
-        if before is None or value is None:
-            raise DataError(f"{show_ground_atom(*atom)} is removed, and given as well")
-        if not isnan(before) and not isnan(value):
-            raise DataError(f"{show_ground_atom(*atom)} has two values, {before:g} and {value:g}")
-        merged[atom] = value if isnan(before) else before
-    return merged
 
 
 def _rows(atoms: Mapping[GroundAtom, float | None]) -> Atoms:

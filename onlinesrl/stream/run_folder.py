@@ -183,6 +183,7 @@ class RunFolder(Closing):
         self.mlflow = path / "mlflow"
         self.copies = path / "copies"
         self.weights = path / f"weights{suffix}"
+        self.entities = path / "entities.csv"
         self.summary = path / "summary.json"
         self.report = path / "report.html"
         with storage_errors(path, "make the run folder"):
@@ -208,7 +209,7 @@ class RunFolder(Closing):
         )
         weights = (self.path / f"weights{suffix}" for suffix in (".mln", ".psl"))
         names = (self.started, self.mlflow, self.copies)
-        return (*growing, *names, *weights, self.summary, self.report)
+        return (*growing, *names, *weights, self.entities, self.summary, self.report)
 
     def clear(self) -> None:
         """Remove what a run wrote and nothing else, checkpoints first. Raises StorageError."""

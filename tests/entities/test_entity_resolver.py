@@ -606,3 +606,29 @@ def test_trials_end_and_say_how_many_records_are_left(monkeypatch) -> None:
     assert "3 other records" in str(explained)
     flip = resolver.explain("p", "q").flip
     assert flip is not None and (flip.complete, flip.excluded, flip.tried) == (False, 0, 1)
+
+
+def test_a_block_of_a_million_pairs_is_refused_before_anything_is_compared(monkeypatch) -> None:
+    def compared(*_: object) -> bytes:
+        raise AssertionError("a pair was compared")
+
+    monkeypatch.setattr(module, "agreement", compared)
+    resolver = srl.EntityResolver(["k", "n"], {"n": "exact"})
+    table = {f"r{n}": {"n": str(n), "k": "Bern"} for n in range(1_415)}
+    reason = r"the block k = 'Bern' has 1,000 records, and none has more than 1,000: choose a key"
+    with pytest.raises(srl.DataError, match=reason):
+        resolver.fit(table)
+    resolver.weigh({0: -1.0})
+    with pytest.raises(srl.DataError, match=reason):
+        resolver.add(table)
+    assert resolver.entities() == {} and resolver.keyless == 0
+
+
+@pytest.mark.parametrize("value", [["Anna"], {"first": "Anna"}, b"Anna", np.array(["Anna"])])
+def test_a_value_that_cannot_be_compared_is_said_with_its_record_and_column(value) -> None:
+    resolver = srl.EntityResolver(["k"], {"name": "exact"})
+    resolver.weigh({0: -1.0})
+    resolver.add({"p": {"k": 1, "name": None}})
+    with pytest.raises(srl.DataError, match=r"record 'q': the value of name is .*, expected text"):
+        resolver.add({"p": {"k": 1, "name": "Anna"}, "q": {"k": 1, "name": value}})
+    assert resolver.records == {"p": {"k": "1", "name": None}}

@@ -8,7 +8,7 @@ import pytest
 from conftest import soaked
 
 import onlinesrl as srl
-from onlinesrl.core.errors import DataError, Infeasible, Unsolved
+from onlinesrl.core.errors import DataError, ExampleError, Infeasible, Unsolved
 from onlinesrl.core.explain.explanation import ExplanationError
 from onlinesrl.core.io.restoring import Misfit
 from onlinesrl.core.rule_instance import PlacedWeight
@@ -232,6 +232,17 @@ def test_a_label_has_two_records_in_any_order() -> None:
 def test_no_column_has_the_name_of_a_predicate(name: str, key: str) -> None:
     with pytest.raises(ValueError, match=f"the column {name} has the name of a predicate"):
         section(**{key: [name] if key == "block" else name})
+
+
+def test_no_pair_of_records_is_asked_for() -> None:
+    schema = section().facts()
+    for part in ("add", "set", "evidence", "truth"):
+        schema.check_change(part, ("Same", ("p", "q")), 1.0, None)
+    with pytest.raises(
+        ExampleError, match=r"query: Same\(p, q\): all pairs .* leave `query` out"
+    ) as found:
+        schema.check_change("query", ("Same", ("p", "q")), None, None)
+    assert found.value.kind == "not_open"
 
 
 def test_what_has_no_explanation_is_said() -> None:

@@ -1,5 +1,6 @@
 """A run over records: the entities are those of a new resolver, told one by one, whatever came before."""
 
+import csv
 import json
 import random
 import re
@@ -217,3 +218,30 @@ def test_a_key_that_too_many_share_is_a_dead_letter_with_its_name(job, tmp_path)
     (letter,) = run.lines("deadletter.jsonl")
     assert letter["line"] == 4
     assert "the block key = 'k' has 3 records" in letter["reason"]
+
+
+def test_bad_records_say_what_is_wrong(job, tmp_path):
+    """A label against those that tie records together, an asked atom, and two values of a column."""
+
+    def label(a, b, value):
+        return {"evidence": {"Same": [{"args": [a, b], "value": value}]}}
+
+    rows = [{"id": n, "evidence": {"a": [[n, "x"]]}} for n in "pqr"]
+    labels = [{"id": "1", **label("q", "p", 1)}, {"id": "2", **label("q", "r", 1)}]
+    bad = [{"id": "3", **label("p", "r", 0)}, {"id": "4", "query": {"Same": [["p", "q"]]}}]
+    bad += [{"id": "s", "evidence": {"a": [["s", "x"], ["s", "y"]]}}]
+    run = people(job, [*rows, *labels, *bad], tmp_path)
+    assert run.run() == 0, run.said
+    letters = run.lines("deadletter.jsonl")
+    assert [letter["line"] for letter in letters] == [6, 7, 8]
+    reasons = [letter["reason"] for letter in letters]
+    assert "cannot all hold; without any one of them the others can" in reasons[0]
+    facts = reasons[0].rpartition("the facts ")[2].split("; ")
+    assert {*facts} == {"!Same(p, r)", "Same(p, q)", "Same(q, r)"}
+    assert "leave `query` out" in reasons[1]
+    assert "record 's' has two values of a, 'x' and 'y'" in reasons[2]
+    last = run.lines("metrics.jsonl")[-1]
+    assert last["errors"] == {"infeasible": 1, "not_open": 1, "schema": 1}
+    assert (last["entities"], last["keyless"]) == (1, 3)  # none has a key
+    rows = [*csv.DictReader((run.output / "entities.csv").open())]
+    assert [(row["record"], row["entity"]) for row in rows] == [("p", "p"), ("q", "p"), ("r", "p")]

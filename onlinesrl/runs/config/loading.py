@@ -26,7 +26,7 @@ from onlinesrl.core.io.remote import is_address, local_copy
 from onlinesrl.core.language import Language, language_of
 from onlinesrl.core.online.update_rules import UPDATES
 from onlinesrl.runs.config.fingerprint import show
-from onlinesrl.runs.config.schema import Config, MlnConfig, PslConfig, Root
+from onlinesrl.runs.config.schema import Config, EntityWeights, MlnConfig, PslConfig, Root
 
 if TYPE_CHECKING:
     from onlinesrl.runs.config.mln_batch import MlnBatch
@@ -41,8 +41,8 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
     return load_as(run_root, path, overrides)
 
 
-def load_batch(path: Path, overrides: Sequence[str] = ()) -> MlnBatch | PslBatch:
-    """Read a configuration of batch learning; see ``load_as``."""
+def load_batch(path: Path, overrides: Sequence[str] = ()) -> MlnBatch | PslBatch | EntityWeights:
+    """Read a configuration of batch learning, or of a run over records; see ``load_as``."""
     return load_as(batch_root, path, overrides)
 
 
@@ -61,8 +61,13 @@ def run_root(values: Any) -> type[Config]:
     return PslConfig if _language(values) is language_of(".psl") else MlnConfig
 
 
-def batch_root(values: Any) -> type[MlnBatch] | type[PslBatch]:
-    """Return the class of a configuration of batch learning: the language of its model decides."""
+def batch_root(values: Any) -> type[MlnBatch | PslBatch | EntityWeights]:
+    """Return the class of a configuration of batch learning: the language of its model decides.
+
+    Of a run over records these are its weights.
+    """
+    if isinstance(values, dict) and "entities" in values:
+        return EntityWeights
     if _language(values) is language_of(".psl"):
         from onlinesrl.runs.config.psl_batch import PslBatch
 
@@ -321,6 +326,8 @@ def _explain(root: type[Section], tree: Tree, values: Any, detail: Any) -> Locat
         message = f"{name}.{reason}".removeprefix(".")
         return tree.key_place(tuple(message.partition(":")[0].split("."))).problem(message)
     quoted = "" if secretive((key, detail["input"])) else f", found {show(detail['input'])}"
+    if key == ("model",) and "entities" in values:
+        quoted += ": `onlinesrl learn` writes one"
     return tree.value_place(key).problem(f"{name}: {str(reason).removesuffix(quoted)}{quoted}")
 
 

@@ -352,6 +352,12 @@ class MlnConfig(Config):
         return self
 
 
+class EntityWeights(MlnConfig):
+    """The keys of a run over records, whose ``model`` is yet to be written."""
+
+    model: AnyPath
+
+
 class PslConfig(Config):
     """The keys of a run of PSL."""
 

@@ -145,8 +145,8 @@ class KafkaSection(Brokers, SourceSection):
 
     name = "kafka"
     topic: Names
-    """the topic; the value of each record is an example, tombstones are passed over. Rows that are linked
-    may be in several."""
+    """the topic; the value of each record is an example, tombstones are passed over. Rows that are linked,
+    and the changes of a world, may be in several."""
     group: Name | None = None
     """the consumer group that is told how far the checkpoints are."""
     order: Literal["journal", "arrival"] = "journal"
@@ -170,8 +170,10 @@ class KafkaSection(Brokers, SourceSection):
         labels = None if config.labels is None else config.labels.topic
         if labels in self.topic:
             raise ValueError("labels.topic: leave it out where labels are on the source's topic")
-        if self.linked is None and len(self.topic) > 1:
-            raise ValueError("source.topic: several are read by source.linked; expected one")
+        if self.linked is None and len(self.topic) > 1 and not config.world:
+            raise ValueError(
+                "source.topic: several are read by source.linked and by a world (world: true); expected one"
+            )
         if self.linked is not None and labels is not None:
             raise ValueError(f"labels.topic: rows are linked; list {labels} in source.topic")
         if self.linked is not None and self.registry is not None:

@@ -1,0 +1,103 @@
+"""The weights of a run over records come from the records of its source, as ``fit`` estimates them."""
+
+import csv
+
+import pytest
+
+import onlinesrl as srl
+from onlinesrl.runs import entity_weights
+from tests.support.world_changes import encoded
+
+ENTITIES = {"block": ["name", "born"], "compare": {"born": "edits", "name": "jaro_winkler"}}
+NAMES = ["Anna Berg", "Bruno Carl", "Carla Diaz", "Dora Egli", "Emil Frei", "Fritz Graf"]
+
+
+def written(path, names, rows):
+    with path.open("w", newline="") as stream:
+        csv.writer(stream).writerows([names, *rows])
+
+
+def lists(job, **keys):
+    """A run over two files of the same people with other columns; the second has typos and gaps."""
+    values = {"world": True, "query": "Same", "entities": ENTITIES, "metrics": {}, **keys}
+    name = [{"arguments": ["Nr", "Name"]}, {"arguments": ["id", "full_name"]}]
+    born = [{"arguments": ["Nr", "Born"]}, {"arguments": ["id", "birthday"]}]
+    evidence = {"name": name, "born": born}
+    mapping = {
+        "evidence": {c: [{**r, "optional": True} for r in rules] for c, rules in evidence.items()}
+    }
+    source = {"path": ["first.csv", "second.csv"], "mapping": mapping}
+    run = job([], "lists", model="lists.mln", source=source, **values)
+    first = [(f"A{n}", name, 1950 + 7 * n) for n, name in enumerate(NAMES)]
+    second = [(n, name[:-1] if n % 2 else name, 1950 + 7 * n) for n, name in enumerate(NAMES)]
+    second[2] = (2, "", 1964)
+    written(run.folder / "first.csv", ("Nr", "Name", "Born"), first)
+    written(run.folder / "second.csv", ("id", "full_name", "birthday"), second)
+    rows = [(str(n), name or None, str(year)) for n, name, year in (*first, *second)]
+    return run, {n: {"name": name, "born": born} for n, name, born in rows}
+
+
+def test_two_files_become_entities_by_two_commands(job):
+    run, rows = lists(job)
+    model = run.folder / "lists.mln"
+    assert run.run() == 78
+    assert "`onlinesrl learn` writes one" in run.said
+    assert run.call("learn", run.config) == 0, run.said
+    assert "12, of which 0 have no key; 0 bad" in run.printed
+    resolver = srl.EntityResolver(**ENTITIES).fit(rows)
+    head, text = model.read_text().split("\n", 1)
+    assert head.startswith("// Weights from 12 records and 0 labels")
+    assert text == resolver.rules
+    assert run.run() == 0, run.said
+    table = [*csv.DictReader((run.output / "entities.csv").open())]
+    resolver.add(rows)
+    assert {row["record"]: row["entity"] for row in table} == {r: resolver.entity(r) for r in rows}
+    assert len(resolver.entities()) == 6
+    for row in table:
+        why = resolver.membership(row["record"])
+        assert (row["probability"], row["nearest"]) == (f"{why.probability:.6f}", why.nearest or "")
+    model.write_text("changed")
+    assert run.call("learn", run.config) == 73
+    assert "there is a model already; --fresh replaces it" in run.said
+    assert model.read_text() == "changed"
+    assert run.call("learn", run.config, "--fresh") == 0, run.said
+    assert model.read_text() == f"{head}\n{text}"
+
+
+def row(record, name, born):
+    return {"id": record, "evidence": {"name": [[record, name]], "born": [[record, born]]}}
+
+
+def test_weights_are_those_of_the_records_and_labels_that_are_left(job, monkeypatch):
+    """Corrections, withdrawals, labels of evidence and of truth, and bad records, which are told."""
+    monkeypatch.setattr(entity_weights, "SHOWN", 1)
+
+    def label(part, a, b, value):
+        return {part: {"Same": [{"args": [a, b], "value": value}]}}
+
+    lines = [row(f"r{n}", NAMES[n % 6], str(1950 + n % 6)) for n in range(12)]
+    lines += [row("r1", "Bruno Karl", "1951"), row("gone", "Anna Berg", "1950"), {"id": "gone"}]
+    lines += [{"id": "l1", **label("truth", "r0", "r6", 1)}]
+    lines += [{"id": "l2", **label("evidence", "r2", "r8", 0)}]
+    lines += [{"id": "l3", **label("truth", "r3", "r9", 1)}, {"id": "l3"}]
+    lines += [{"id": "b", "query": {"Same": [["r0", "r1"]]}}, {"no": "record"}]
+    values = {"world": True, "query": "Same", "entities": ENTITIES, "model": "new.mln"}
+    run = job(encoded(lines), "changes", **values)
+    assert run.call("learn", run.config) == 0, run.said
+    assert "2 bad" in run.printed and "2 labels" in run.printed
+    assert run.said.count("source.jsonl:") == 1 and "leave `query` out" in run.said
+    rows = {
+        x["id"]: {column: atoms[0][1] for column, atoms in x["evidence"].items()}
+        for x in lines[:13]
+    }
+    fitted = srl.EntityResolver(**ENTITIES).fit(rows, [("r0", "r6")], [("r2", "r8")])
+    assert (run.folder / "new.mln").read_text().split("\n", 1)[1] == fitted.rules
+
+
+@pytest.mark.parametrize("lines", [[], [row("p", "Anna", "1950"), row("q", "Bruno", "1970")]])
+def test_records_without_a_common_key_teach_nothing(job, lines):
+    values = {"world": True, "query": "Same", "entities": ENTITIES, "model": "new.mln"}
+    run = job(encoded(lines), "apart", **values)
+    assert run.call("learn", run.config) == 65
+    assert f"none of {len(lines)} records has a key in common" in run.said
+    assert not (run.folder / "new.mln").exists()
