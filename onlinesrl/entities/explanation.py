@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from onlinesrl.core.explain.explanation import SHOWN, Explanation, Flip
 
 MOST_PAIRS = 5_000
-"""So many pairs of records are solved again at most, in all trials together: some tens of seconds."""
+"""So many pairs of records are solved again at most, in all trials together, which takes some seconds."""
 
 
 @dataclass(frozen=True)
@@ -145,16 +145,16 @@ class Withdrawals:
 
     def without(self, *names: str) -> Resolver:
         """Return the records without these, until the next trial."""
-        back = self._records.keys() - self._part.places.keys() - {*names}
-        present = {*self._part.places, *back} - {*names}
+        there, present = {*self._part.places}, self._records.keys() - {*names}
         changes = {
-            **{name: self._records[name] for name in back},
-            **dict.fromkeys(self._part.places.keys() & {*names}),
+            name: self._records[name] if name in present else None
+            for name in self._records
+            if (name in present) != (name in there)
         }
         labels = {
             pair: x
             for pair, x in self._labels.items()
-            if not back.isdisjoint(pair) and present.issuperset(pair)
+            if present >= {*pair} and not there >= {*pair}
         }
         self.certified &= self._part.change(changes, labels, self._places).certified
         self.tried += 1
@@ -170,18 +170,18 @@ class Withdrawals:
         found = partial(RecordFlip, len(others))
         for size in range(1, len(others) + 1):
             for names in combinations(others, size):
-                if self.over:
+                if self.over or not self.certified:
                     return found((), None, size - 1, self.tried, complete=False)
                 part = self.without(*names)
                 if (part.entity(a) == part.entity(b)) != now:
                     change = tuple((name, False) for name in names)
                     becomes = "false" if now else "true"
                     return found(change, becomes, size - 1, self.tried, self.certified)
-        return found((), None, len(others), self.tried, self.certified) if others else None
+        return found((), None, len(others), self.tried, complete=True) if others else None
 
     def splits(self, records: Sequence[str]) -> tuple[tuple[Split, ...], int]:
         """Return each record without which the other records of an entity split, and how many are untried."""
-        splits, names = list[Split](), [*records, *self._records.keys() - {*records}]
+        splits, names = list[Split](), dict.fromkeys([*records, *self._records])
         for n, name in enumerate(names):
             if self.over:
                 return (*splits,), len(names) - n

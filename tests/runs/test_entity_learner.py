@@ -243,5 +243,5 @@ def test_bad_records_say_what_is_wrong(job, tmp_path):
     last = run.lines("metrics.jsonl")[-1]
     assert last["errors"] == {"infeasible": 1, "not_open": 1, "schema": 1}
     assert (last["entities"], last["keyless"]) == (1, 3)  # none has a key
-    rows = [*csv.DictReader((run.output / "entities.csv").open())]
+    rows = [*csv.DictReader((run.output / "entities.csv").read_text().splitlines())]
     assert [(row["record"], row["entity"]) for row in rows] == [("p", "p"), ("q", "p"), ("r", "p")]
