@@ -253,7 +253,7 @@ def test_its_state(served, citations):
     served.post("/learn", [line.rstrip() for line in citations[:5]])
     served.post("/predict", [line.rstrip() for line in citations[5:9]])
     assert served.ask("GET", "/healthz") == (200, b"alive\n")
-    assert b"\nonlinesrl_examples_total 5.0\n" in served.ask("GET", "/metrics")[1]
+    until(lambda: b"\nonlinesrl_examples_total 5.0\n" in served.ask("GET", "/metrics")[1])
 
 
 def test_who_does_not_take_an_answer_is_hung_up_on(job):
