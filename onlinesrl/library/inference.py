@@ -74,7 +74,8 @@ class Answer(Mapping[str, dict[Atom, float]]):
     def counts(self) -> Mapping[str, Mapping[str, float]]:
         """How many atoms of each predicate, or values of a formula, hold, where that was asked.
 
-        By name the ``expected`` number, its ``variance``, and if sampled its ``standard_error``.
+        By name the ``expected`` number, its ``variance``, and if sampled its ``standard_error``. What
+        evidence makes true counts.
         """
         counts: Mapping[str, Mapping[str, float]] = self.stats.get("counts", {})
         return counts

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bools, Ints, Ints32
+from onlinesrl.core.arrays import Bools, Ints, Ints32, gathered
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.kernels.components import join
@@ -46,6 +46,13 @@ class Components:
         atoms = self.atoms[self.atom_start[first] : self.atom_start[stop]]
         clauses = self.clauses[self.clause_start[first] : self.clause_start[stop]]
         return np.sort(atoms), np.sort(clauses)
+
+    def several(self, numbers: Ints) -> tuple[Ints, Ints]:
+        """Return the atoms and the clauses of some components."""
+        atoms, clauses = (
+            gathered(start, numbers)[1] for start in (self.atom_start, self.clause_start)
+        )
+        return self.atoms[atoms], self.clauses[clauses]
 
     def having(self, atom: int) -> tuple[Ints, Ints]:
         """Return the atoms and the clauses of the component that has an atom."""

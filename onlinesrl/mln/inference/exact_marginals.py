@@ -90,8 +90,11 @@ def _by_clause(model: GroundMRF, weight: Floats) -> Marginals:
 
 
 def together(n_atoms: int, by_atoms: Sequence[tuple[Ints, Marginals]]) -> Marginals:
-    """Join the marginals of the parts of a model, each with its atoms; no clause is in two parts."""
-    probability = np.empty(n_atoms)
+    """Join the marginals of the parts of a model, each with its atoms; those of the last part hold.
+
+    ``log_z`` is right where no clause is in two parts.
+    """
+    probability = np.zeros(n_atoms)
     for atoms, part in by_atoms:
         probability[atoms] = part.probability
     places, parts = [atoms for atoms, _ in by_atoms], [part for _, part in by_atoms]

@@ -1,4 +1,4 @@
-"""How many of some atoms hold: the expected number, and its variance."""
+"""How many of some literals are true: the expected number, and its variance."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
-from onlinesrl.mln.ground.ground_mrf import GroundMRF
+from onlinesrl.mln.ground.ground_mrf import State
 from onlinesrl.mln.inference.exact_marginals import Exact
+from onlinesrl.mln.inference.gate_marginals import GateModel
 from onlinesrl.mln.inference.mcmc import Chains
 from onlinesrl.mln.inference.mcmc_diagnostics import BATCHES
 from onlinesrl.mln.inference.protocols import Wide
@@ -19,7 +20,7 @@ STEP = 0.02
 
 
 class Count(NamedTuple):
-    """The expected number of atoms that hold, and its variance, exact unless it has a ``standard_error``."""
+    """The expected number of true literals, and its variance, exact unless it has a ``standard_error``."""
 
     expected: float
     variance: float
@@ -27,47 +28,66 @@ class Count(NamedTuple):
 
 
 def expected_counts(
-    model: GroundMRF, weight: Floats, atoms: Mapping[str, Ints], sampler: Chains, exact: bool
+    of: GateModel,
+    probability: Floats,
+    literals: Mapping[str, Ints],
+    sampler: Chains,
+    exact: bool,
 ) -> dict[str, Count]:
-    """Return the count of each set of atoms; ``weight`` as in ``MapEngine.solve``.
+    """Return the count of each set of true literals, given the probability of each atom.
 
-    If ``exact``, they are so where the model is narrow. Otherwise, they are of samples, with the standard
-    error of the expected number by batch means. Raises Infeasible, Unsolved.
+    If ``exact``, it is so where the model is narrow. Otherwise, it is of samples, with the standard error of
+    the expected number by batch means. Raises Infeasible, Unsolved.
     """
-    if exact:
+    counts, wide = dict[str, Count](), dict[str, Ints]()
+    for name, some in literals.items():
         try:
-            return {name: _exact(model, weight, of) for name, of in atoms.items()}
+            if not exact:
+                raise Wide("counts are sampled")
+            counts[name] = Count(_true(some, probability), _variance(of, some))
         except Wide:
-            pass
-    numbers = np.array([*_sampled(model, weight, atoms, sampler)])  # [chain, sample, set]
-    length = numbers.shape[1] // BATCHES * BATCHES
-    batches = numbers[:, :length].reshape(len(numbers) * BATCHES, -1, len(atoms)).mean(1)
-    error = batches.std(0, ddof=1) / np.sqrt(len(batches))
-    rows = zip(numbers.mean((0, 1)), numbers.var((0, 1)), error, strict=True)
-    return {name: Count(*map(float, row)) for name, row in zip(atoms, rows, strict=True)}
+            wide[name] = some
+    if wide:
+        numbers = np.array([*_sampled(of, wide, sampler)])  # [chain, sample, set]
+        length = numbers.shape[1] // BATCHES * BATCHES
+        batches = numbers[:, :length].reshape(len(numbers) * BATCHES, -1, len(wide)).mean(1)
+        error = batches.std(0, ddof=1) / np.sqrt(len(batches))
+        rows = zip(numbers.mean((0, 1)), numbers.var((0, 1)), error, strict=True)
+        counts |= {name: Count(*map(float, row)) for name, row in zip(wide, rows, strict=True)}
+    return {name: counts[name] for name in literals}
 
 
-def _exact(model: GroundMRF, weight: Floats, atoms: Ints) -> Count:
-    """Return the count of atoms by elimination.
+def _true(literals: Ints, value: Floats | State) -> float:
+    """Return the sum of the values of literals by those of the atoms."""
+    of_atom = value[np.abs(literals) - 1]
+    return float(np.where(literals > 0, of_atom, 1.0 - of_atom).sum())
 
-    The variance is the derivative of the expected number by a weight t of each atom (the second cumulant is
-    that of the first). It is the difference quotient of fourth order at t = h, whose error is 3e-9 n^2 at
-    most, since h n is small for n atoms, and t has no other scale.
+
+def _variance(of: GateModel, literals: Ints) -> float:
+    """Return the variance of the number of true literals by elimination. Raises Wide.
+
+    It is the derivative of the expected number by a weight t of each literal (the second cumulant is that of
+    the first). It is the difference quotient of fourth order at t = h, whose error is 3e-9 n^2 at most, since
+    h n is small for n literals, and t has no other scale.
     """
-    tilted = model.with_units((atoms + 1).astype(np.int32), hard=False)
-    h = STEP / max(1, len(atoms))
+    if not len(literals):
+        return 0.0
+    atoms, model, weight = of.deciding(np.unique(np.abs(literals) - 1))
+    own = np.sign(literals) * (np.searchsorted(atoms, np.abs(literals) - 1) + 1)
+    tilted = model.with_units(own.astype(np.int32), hard=False)
+    h = STEP / len(own)
 
     def expected(t: float) -> float:
-        weights = np.append(weight, np.full(len(atoms), t))
-        return float(Exact().marginals(tilted, weights).probability[atoms].sum())
+        weights = np.append(weight, np.full(len(own), t))
+        return _true(own, Exact().marginals(tilted, weights).probability)
 
     near, far = (expected(k * h) - expected(-k * h) for k in (1, 2))
-    return Count(expected(0.0), max(0.0, (8.0 * near - far) / (12.0 * h)))
+    return max(0.0, (8.0 * near - far) / (12.0 * h))
 
 
 def _sampled(
-    model: GroundMRF, weight: Floats, atoms: Mapping[str, Ints], sampler: Chains
+    of: GateModel, literals: Mapping[str, Ints], sampler: Chains
 ) -> Iterator[list[list[float]]]:
-    """Yield for each chain how many atoms of each set hold in each of its samples."""
-    for states in sampler.states(model, weight):
-        yield [[float(state[of].sum()) for of in atoms.values()] for state in states]
+    """Yield for each chain how many literals of each set are true in each of its samples."""
+    for states in sampler.states(of.model, of.weight):
+        yield [[_true(some, state) for some in literals.values()] for state in states]

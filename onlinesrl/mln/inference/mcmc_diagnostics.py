@@ -80,14 +80,18 @@ def combine(
     places: Sequence[Ints],
     parts: Sequence[Diagnostics | None],
 ) -> Diagnostics | None:
-    """Join the diagnostics of the parts of a model, None for an exact part; None if all parts are exact."""
-    sampled = [(atoms, part) for atoms, part in zip(places, parts, strict=True) if part]
+    """Join the diagnostics of the parts of a model, None for an exact part; None if all parts are exact.
+
+    Of an atom of several parts, those of the last one hold.
+    """
+    sampled = [part for part in parts if part]
     if not sampled:
         return None
     r_hat, ess, error = np.ones(n_atoms), np.full(n_atoms, float(samples)), np.zeros(n_atoms)
-    for atoms, part in sampled:
-        r_hat[atoms], ess[atoms], error[atoms] = part.r_hat, part.ess, part.error
-    return Diagnostics(sampled[0][1].chains, r_hat, ess, error)
+    for atoms, part in zip(places, parts, strict=True):
+        columns = (part.r_hat, part.ess, part.error) if part else (1.0, samples, 0.0)
+        r_hat[atoms], ess[atoms], error[atoms] = columns
+    return Diagnostics(sampled[0].chains, r_hat, ess, error)
 
 
 class BatchMeans:

@@ -51,14 +51,19 @@ def load(path: str | Path, dialect: Dialect = ALCHEMY) -> Program:
 
 
 def parse(
-    text: str, file: str = "<model>", dialect: Dialect = ALCHEMY, alone: bool = False
+    text: str,
+    file: str = "<model>",
+    dialect: Dialect = ALCHEMY,
+    alone: bool = False,
+    clausal: bool = True,
 ) -> Program:
     """Parse a program in a dialect's syntax.
 
     ``file`` is the path for error messages and for relative includes. ``alone``: includes are forbidden.
-    Raises ModelError at the first mistake or unsupported construct.
+    Unless ``clausal``, formulas need no clausal form. Raises ModelError at the first mistake or unsupported
+    construct.
     """
-    reader = _Reader(dialect, alone)
+    reader = _Reader(dialect, alone, clausal)
     first = _File(reader, source(text, file), (), (Path(file).resolve(),))
     return reader.program(file, first.read())
 
@@ -66,8 +71,8 @@ def parse(
 class _Reader:
     """A program under construction."""
 
-    def __init__(self, dialect: Dialect, alone: bool) -> None:
-        self.dialect, self.alone = dialect, alone
+    def __init__(self, dialect: Dialect, alone: bool, clausal: bool) -> None:
+        self.dialect, self.alone, self.clausal = dialect, alone, clausal
         self.types: dict[str, dict[str, tuple[int, ...]]] = {}
         self.spelled_types: dict[str, str] = {}
         self.open: set[str] = set()
@@ -262,7 +267,8 @@ class _File:
     def _add_rule(self, sentence: Sentence, family: Family | None) -> None:
         variables = self._checker.variables(sentence)
         constants = self._checker.constants(sentence, variables)
-        self._check_normal_form(sentence)
+        if self._reader.clausal:
+            self._check_normal_form(sentence)
         for index, constant in enumerate(constants):
             if constant.type is not None and not constant.plus:
                 place = (*self._prefix, sentence.position.line, index)

@@ -127,7 +127,7 @@ class ExampleProcessor:
         self.formulas: FormulaQuery | None = None
         if inference.formulas or inference.given:
             program = grounder.layout.plan.program
-            self.formulas = FormulaQuery(program, inference.formulas, inference.given)
+            self.formulas = FormulaQuery.of_examples(program, inference.formulas, inference.given)
         self.counted: dict[str, Any] = {name: part for name, part in counted.items() if part}
         """What is counted, or fitted, of the examples learned from, by its name in checkpoints."""
         update = weights.update

@@ -195,7 +195,8 @@ class MlnOnlineLearner:
     ) -> dict[str, Estimate]:
         """See ``Learner.probabilities``."""
         before = self.worlds.formulas
-        self.worlds.formulas = FormulaQuery(self.layout.plan.program, formulas, given)
+        program = self.layout.plan.program
+        self.worlds.formulas = FormulaQuery.of_examples(program, formulas, given)
         try:
             (outcome,) = self.predict([replace(example, truth=None)], marginals=True)
         finally:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import UNPROVEN
 from onlinesrl.logic.tables import with_names
 from onlinesrl.logic.text import spell_atom
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, Soft, State, distinct
+from onlinesrl.mln.inference.gate_marginals import GateModel, gate_marginals
 from onlinesrl.mln.inference.mcmc_diagnostics import DISAGREE
 from onlinesrl.mln.inference.protocols import Marginals, Solution
 from onlinesrl.mln.inference.registry import (
@@ -27,7 +28,7 @@ from onlinesrl.mln.inference.registry import (
     sampler_of,
 )
 from onlinesrl.mln.inference.rounding import Magnitude
-from onlinesrl.mln.query.asked_formulas import spell_formula
+from onlinesrl.mln.query.ground_formulas import TRUE, asked_atoms
 from onlinesrl.mln.query.world import Lazy, Part, QueryError, World
 
 if TYPE_CHECKING:
@@ -62,9 +63,14 @@ def no_atom(predicate: str, types: Iterable[str]) -> str:
 
 
 def _name(world: World, atom: int) -> str:
-    """Return the text of an atom; atoms that stand for conjunctions are called ``Some_1``, ``Some_2``, ..."""
+    """Return the text of an atom or formula; other conjunctions are called ``Some_1``, ``Some_2``, ..."""
     n = len(world.atoms)
-    return spell_atom(*world.atoms[atom]) if atom < n else f"Some_{atom - n + 1}"
+    if atom < n:
+        return spell_atom(*world.atoms[atom])
+    for formula in world.formulas.values():
+        for row in np.flatnonzero(np.abs(formula.literals) == atom + 1).tolist():
+            return formula.text(row)
+    return f"Some_{atom - n + 1}"
 
 
 def network_lines(world: World) -> Iterator[str]:
@@ -103,7 +109,7 @@ def lines(
         error = f" \u00b1 {count['standard_error']:.6g}" if "standard_error" in count else ""
         yield f"// {count['expected']:.6g}{error} of {name} expected, variance {count['variance']:.6g}"
     spelled = "{:.0f}" if method in MAP_METHODS else "{:.10f}"
-    for text, value in _named(world, world.shown, values):
+    for text, value in _named(world, values):
         yield f"{text} {spelled.format(value)}"
 
 
@@ -117,13 +123,26 @@ def lines_of_best(world: World, answers: Sequence[Answer]) -> Iterator[str]:
         yield from (f"{text} {value}" for text, value in stats["changes"].items())
 
 
-def _named(world: World, atoms: Ints, values: Floats) -> Iterator[tuple[str, float]]:
-    """Yield the text of atoms, in order, and their values."""
-    for name, numbers, arguments in world.atoms.ordered(atoms):
-        rows = zip(*arguments, strict=True) if arguments else repeat((), len(numbers))
-        formula = world.formulas.get(name)
-        for args, value in zip(rows, values[numbers].tolist(), strict=True):
-            yield spell_atom(name, args) if formula is None else spell_formula(formula, args), value
+def _named(
+    world: World, values: Floats, beside: Floats | None = None
+) -> Iterator[tuple[str, float]]:
+    """Yield the text of what is queried, in order, and its value; only where it is another ``beside``."""
+    shown = world.shown
+    if beside is not None:
+        shown = shown[values[shown] != beside[shown]]
+    predicates = {name: (of, args) for name, of, args in world.atoms.ordered(shown)}
+    for name in sorted([*predicates, *world.formulas]):
+        if name in predicates:
+            numbers, arguments = predicates[name]
+            rows = zip(*arguments, strict=True) if arguments else repeat((), len(numbers))
+            for args, value in zip(rows, values[numbers].tolist(), strict=True):
+                yield spell_atom(name, args), value
+        else:
+            formula = world.formulas[name]
+            of = formula.values(values)
+            other = np.full(len(of), np.nan) if beside is None else formula.values(beside)
+            for row in np.flatnonzero(of != other).tolist():
+                yield formula.text(row), float(of[row])
 
 
 def solve(
@@ -138,8 +157,8 @@ def solve(
 
     ``error`` is the standard error to reach in sampled marginals. ``max_work`` limits a search of ``mpe``
     as in ``MlnEngine``; None: no limit. With ``counts`` the statistics of marginals have, by queried
-    predicate and formula, the expected number of true atoms, and its variance. Raises QueryError, Infeasible,
-    Unsolved.
+    predicate and formula, the expected number of true atoms, and its variance; what evidence makes true
+    counts. Raises QueryError, Infeasible, Unsolved.
     """
     clock = time.process_time()
     _check_error(error, method)
@@ -154,7 +173,7 @@ def solve(
     elif method in MARGINAL_METHODS:
         values, details = _marginals(world, method, seed, error)
         if counts:
-            details["counts"] = _counts(world, method, seed)
+            details["counts"] = _counts(world, method, seed, values)
     else:
         methods = ", ".join((*MAP_METHODS, *MARGINAL_METHODS))
         raise QueryError(f"unknown method {method}; known are: {methods}")
@@ -192,7 +211,6 @@ def solve_best(
     answers = list[Answer]()
     for row in rows:
         values = row.solution.state.astype(np.float64)
-        differs = row.solution.state[world.shown] != first.state[world.shown]
         answers.append(
             (
                 values,
@@ -202,7 +220,8 @@ def solve_best(
                     "difference": row.difference,
                     "certified": row.solution.certified,
                     "changes": {
-                        text: int(x) for text, x in _named(world, world.shown[differs], values)
+                        text: int(x)
+                        for text, x in _named(world, values, first.state.astype(np.float64))
                     },
                 },
             )
@@ -248,12 +267,22 @@ def _statistics(world: World, method: str, details: dict[str, Any], clock: float
 
 
 def columns(world: World, values: Floats) -> dict[str, dict[str, Sequence[Any]]]:
-    """Return the queried atoms and their values as columns, by predicate."""
-    return {
+    """Return what is queried and its values as columns, by predicate and formula."""
+    atoms = {
         name: with_names(world.types[name], arguments, values[numbers].tolist())
         for name, numbers, arguments in world.atoms.ordered(world.shown)
         if len(numbers)
     }
+    formulas = {
+        name: with_names(
+            formula.types,
+            [*map(list, zip(*formula.constants, strict=True))],
+            formula.values(values).tolist(),
+        )
+        for name, formula in world.formulas.items()
+        if formula.constants
+    }
+    return atoms | formulas
 
 
 def values_of(
@@ -353,7 +382,13 @@ def cost(world: World, state: Sequence[int] | State) -> float:
 def _marginals(
     world: World, method: str, seed: int, error: float | None
 ) -> tuple[Floats, dict[str, Any]]:
-    marginals = marginal_engine(method, seed, error).marginals(world.model, world.weight)
+    marginals = gate_marginals(
+        marginal_engine(method, seed, error),
+        world.model,
+        world.weight,
+        world.gates,
+        asked_atoms(world.formulas.values()),
+    )
     details: dict[str, Any] = {
         "log_z": marginals.log_z,
         "route": marginals.route,
@@ -370,13 +405,20 @@ def _marginals(
     return marginals.probability, details
 
 
-def _counts(world: World, method: str, seed: int) -> dict[str, dict[str, float]]:
-    """Return the counts of the true atoms of each queried predicate and formula."""
+def _counts(
+    world: World, method: str, seed: int, probability: Floats
+) -> dict[str, dict[str, float]]:
+    """Return the counts of each queried predicate and formula, given the probabilities of the atoms."""
     from onlinesrl.mln.inference.expected_counts import expected_counts
 
-    atoms = {name: world.atoms.numbers({name}) for name in world.queried}
+    literals = {name: world.atoms.numbers({name}) + 1 for name in world.queried}
+    literals |= {name: of.literals[of.open] for name, of in world.formulas.items()}
+    model = GateModel(world.model, world.weight, world.gates)
     sampler, exact = sampler_of(method, seed), method == "exact"
-    counts = expected_counts(world.model, world.weight, atoms, sampler, exact)
+    counts = expected_counts(model, probability, literals, sampler, exact)
+    for name, of in world.formulas.items():
+        true = counts[name].expected + np.sum(of.literals == TRUE)
+        counts[name] = counts[name]._replace(expected=float(true))
     return {
         name: {key: x for key, x in count._asdict().items() if x is not None}
         for name, count in counts.items()

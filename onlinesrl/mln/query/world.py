@@ -19,7 +19,13 @@ from typing import NamedTuple
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
-from onlinesrl.core.errors import DatabaseError, ExampleError, Infeasible, OnlinesrlError
+from onlinesrl.core.errors import (
+    DatabaseError,
+    ExampleError,
+    Infeasible,
+    OnlinesrlError,
+    UsageError,
+)
 from onlinesrl.core.example import (
     Atoms,
     Constant,
@@ -29,7 +35,7 @@ from onlinesrl.core.example import (
     Truth,
     ValuedAtom,
 )
-from onlinesrl.logic.ast import Formula, Program
+from onlinesrl.logic.ast import Program
 from onlinesrl.logic.database import Domains
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.tables import load_atoms
@@ -44,7 +50,12 @@ from onlinesrl.mln.kernels.ground_network import ROWS, Network, false_hard
 from onlinesrl.mln.kernels.grounding_frames import EVERY
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.lang.evidence_weights import check_numbers, with_weights
-from onlinesrl.mln.query.asked_formulas import with_formulas
+from onlinesrl.mln.query.ground_formulas import (
+    FormulaQuery,
+    FormulaWorld,
+    GroundFormula,
+    asked_atoms,
+)
 
 LIMITS = Limits(keys=LimitKeys("--max-atoms", "--max-groundings", "add"))
 """The default limits of a world."""
@@ -94,19 +105,21 @@ class World:
     """A ground network with the names of its atoms.
 
     ``atoms`` are (predicate, arguments); ``shown`` are the numbers of the queried atoms. Further atoms of
-    ``model`` stand for conjunctions under existential quantifiers. ``weight``, float64[clauses], is 0 for
-    hard clauses. ``soft`` has all soft clauses, also those with atoms that evidence fixes; in ``model`` such
+    ``model`` stand for conjunctions under existential quantifiers, and from number ``gates`` on for those of
+    ``formulas``, which are asked about. ``weight``, float64[clauses], is 0 for hard clauses. ``soft`` has all
+    soft clauses, also those with atoms that evidence fixes; in ``model`` such
     an atom occurs only in one hard unit clause. ``types`` has the argument types of each predicate, ``fixed``
     the values of atoms that evidence fixes. ``lazy`` grounds the clauses that the model leaves out.
     ``assumed`` are the predicates that are open only because no database has an atom of them, ``empty``
-    queried ones without an atom. ``formulas`` are those asked about, by the predicates of their atoms, which
-    are among the predicates ``queried``.
+    what is queried and has no atom, or is a formula without constants for its variables.
     """
 
     atoms: WorldAtoms
     model: GroundMRF
     weight: Floats
     soft: Soft
+    gates: int
+    formulas: Mapping[str, GroundFormula]
     types: Mapping[str, Sequence[str]]
     fixed: Mapping[int, bool]
     shown: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -114,14 +127,15 @@ class World:
     empty: tuple[str, ...] = ()
     queried: tuple[str, ...] = ()
     lazy: Lazy | None = None
-    formulas: Mapping[str, Formula] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def visible(self) -> Ints:
-        """The atoms that tell states apart: queried ones and those of evidence, and what they decide."""
+        """The atoms that tell states apart: those asked about and of evidence, and what they decide."""
         known = np.union1d(self.shown, [*self.fixed]).astype(np.int64)
-        return np.arange(self.model.n_atoms) if len(known) == len(self.atoms) else known
+        if len(known) == len(self.atoms):
+            return np.arange(self.model.n_atoms)
+        return np.union1d(known, asked_atoms(self.formulas.values()))
 
 
 @dataclass(frozen=True)
@@ -193,10 +207,11 @@ def world_of(
             "(hard), or learn the weights (onlinesrl run or onlinesrl learn)"
         )
     _check_asked(program, query, options)
-    formulas = dict[str, Formula]()
-    if options.formulas or options.given:
-        program, formulas = with_formulas(program, options.formulas, options.given, options.dialect)
-        query = (*query, *formulas)
+    asked = FormulaQuery(program, options.formulas, options.given, options.dialect)
+    for rule in asked.rules:
+        if rule.text in program.predicates:
+            raise UsageError(f"formula {rule.text} is a predicate: ask for it in the query")
+    program = replace(program, types=asked.types)
     closed: Set[str] = {*options.closed, *query, *options.opened, *program.functions}
     if options.dialect.opened == "unmentioned":
         closed = closed | {atom.predicate for atom in atoms}
@@ -209,15 +224,17 @@ def world_of(
     )
     loaded = time.perf_counter()
     wholly = tuple(dict.fromkeys([*query, *options.opened, *assumed]))
-    world = _ground(program, atoms, wholly, limits, eager)
+    world = _ground(program, atoms, wholly, limits, eager, asked)
     seconds = {"load": loaded - clock, "ground": time.perf_counter() - loaded}
     return replace(
         world,
         shown=np.setdiff1d(world.atoms.numbers(query), [*world.fixed]),
-        empty=tuple(name for name in query if not len(world.atoms.numbers({name}))),
+        empty=(
+            *(name for name in query if not len(world.atoms.numbers({name}))),
+            *(name for name, formula in world.formulas.items() if not formula.constants),
+        ),
         assumed=assumed if options.dialect.opened == "unmentioned" else (),
         queried=tuple(dict.fromkeys(query)),
-        formulas=formulas,
         seconds=seconds,
     )
 
@@ -288,6 +305,7 @@ def _ground(
     wholly: tuple[str, ...],
     limits: Limits,
     eager: int,
+    asked: FormulaQuery,
 ) -> World:
     """Ground a program; all atoms of predicates ``wholly`` are open, and all soft or unknown atoms."""
     soft = {
@@ -312,12 +330,16 @@ def _ground(
         if (p := soft.get((name, tuple(map(str, args))), 0.5)) != 0.5
     ]
     model, weight, all_soft = clause_models(net, world.weights(net), units)
+    query = asked.ground(FormulaWorld(world.grounder, world.batch, 0, example), model)
+    predicates = {name: predicate.types for name, predicate in program.predicates.items()}
     return World(
         atoms=atoms,
-        model=model,
-        weight=weight,
+        model=query.model,
+        weight=np.append(weight, np.zeros(query.model.n_clauses - model.n_clauses)),
         soft=all_soft,
-        types={name: predicate.types for name, predicate in program.predicates.items()},
+        gates=query.gates,
+        formulas=query.formulas,
+        types=predicates | {name: formula.types for name, formula in query.formulas.items()},
         fixed={abs(literal) - 1: literal > 0 for literal in fixed_units(net).tolist()},
         lazy=Lazy(world, atoms) if np.any(net.left_out) else None,
     )

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 import onlinesrl as srl
 from onlinesrl.core.errors import Infeasible, UsageError
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
+from onlinesrl.mln.inference.exact_marginals import Exact
 from onlinesrl.mln.inference.expected_counts import expected_counts
+from onlinesrl.mln.inference.gate_marginals import GateModel
 from onlinesrl.mln.inference.mcsat import McSat
 from onlinesrl.mln.query.world import QueryError
 from tests.support.ground_mrfs import Problem, problems
@@ -38,12 +40,16 @@ def test_they_are_those_of_enumeration(problem: Problem, rng) -> None:
         "all": np.arange(n),
         "some": np.array([a for a in range(n) if rng.random() < 0.5], int),
     }
+    literals = {name: (some + 1) * rng.choice((-1, 1)) for name, some in atoms.items()}
     try:
-        counts = expected_counts(problem.model, problem.weights, atoms, McSat(), exact=True)
+        probability = Exact().marginals(problem.model, problem.weights).probability
     except Infeasible:
         return
+    of = GateModel(problem.model, problem.weights, n)
+    counts = expected_counts(of, probability, literals, McSat(), exact=True)
     for name, count in counts.items():
         mean, variance = by_enumeration(problem.model, problem.weights, atoms[name])
+        mean = len(atoms[name]) - mean if np.any(literals[name] < 0) else mean
         assert count.standard_error is None
         assert count.expected == pytest.approx(mean, abs=1e-9)
         assert count.variance == pytest.approx(variance, abs=1e-8 * max(1, len(atoms[name])) ** 2)
