@@ -178,6 +178,7 @@ class World:
             )
         chosen = validated(model.language.engines, "inference", section(inference or {}, "engine"))
         self._inference = None if inference is None else chosen.model_dump(mode="json")
+        self._best: int = getattr(chosen, "best", 1)
         world = model.language.world(model.program, self._names, self._targets, chosen)
         self._world = TransactionalWorld(world, keep_conflicts)
         self._whole_numbers = dict[str, int]()
@@ -370,7 +371,11 @@ class World:
         return explanation
 
     def answer(self) -> Answer:
-        """Return the values of all targets."""
+        """Return the values of all targets, and the next best ones where ``inference`` asks for ``best``.
+
+        These are as of ``infer``; an answer that is not certified has none. Raises DataError where they need
+        too many ground rules.
+        """
         values, certificate = dict(self._world.values()), self.certificate
         without = set(self._names).difference(name for name, _ in values)
         without = without and without.difference(name for name, _ in self._world.facts())
@@ -385,7 +390,22 @@ class World:
                 for name in sorted(without)
             ],
         }
-        return self._answer(values, stats)
+        if self._best < 2:
+            return self._answer(values, stats)
+        best = [
+            self._answer(
+                {**values, **other.values},
+                {
+                    "rank": other.rank,
+                    "score": certificate.score - other.difference,
+                    "difference": other.difference,
+                    "certified": other.certified,
+                    "changes": {show_ground_atom(*a): int(x) for a, x in other.values.items()},
+                },
+            )
+            for other in self._world.best_states(self._best)
+        ]
+        return self._answer(values, stats | {"rank": 1, "difference": 0.0, "changes": {}}, best)
 
     def marginals(self, *atoms: AnyAtom) -> Answer:
         """Return the probabilities of these targets, or of all; for Markov logic only, else UsageError.
@@ -401,7 +421,12 @@ class World:
         values, stats = self._world.marginals([*map(_named, atoms)])
         return self._answer(values, {"method": "exact", **stats})
 
-    def _answer(self, values: Mapping[GroundAtom, float], stats: Mapping[str, Any]) -> Answer:
+    def _answer(
+        self,
+        values: Mapping[GroundAtom, float],
+        stats: Mapping[str, Any],
+        best: Sequence[Answer] = (),
+    ) -> Answer:
         tables = {
             name: Table(
                 with_names(
@@ -412,7 +437,7 @@ class World:
             )
             for name, by_atom in self._by_name(values).items()
         }
-        return Answer(tables, stats)
+        return Answer(tables, stats, best)
 
     def _by_name(
         self, by_atom: Mapping[GroundAtom, Any]

@@ -151,6 +151,12 @@ class TransactionalWorld:
             markov: Any = world
             return markov.marginals(*arguments)
 
+    def best_states(self, n: int) -> Any:
+        """See ``MlnWorld.best_states``."""
+        with self._step() as world:
+            markov: Any = world
+            return markov.best_states(n)
+
     @contextmanager
     def _step(self, atoms: Iterable[GroundAtom] = ()) -> Iterator[GroundWorld]:
         """Do a step that changes these atoms, and perhaps those that wait."""

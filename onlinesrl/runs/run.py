@@ -91,7 +91,16 @@ def make_learner(
     check_costs(language, program, config)
     by = counted(language, program, config, config.metrics.by)
     facts = Background() if config.world else background(config, program)  # a world has them itself
+    if config.world and best_of(config) > 1:  # likewise
+        alone = config.inference.model_copy(update={"best": 1})
+        config = config.model_copy(update={"inference": alone})
     return language.learner(config, program, by, margins, facts)
+
+
+def best_of(config: Config) -> int:
+    """Return how many of the best states are asked for."""
+    best: int = getattr(config.inference, "best", 1)
+    return best
 
 
 def new_learner(config: Config) -> Learner:
@@ -132,7 +141,7 @@ def _of_world(config: Config, learner: Learner) -> Learner:
     if entities is not None:
         return EntityLearner(ground, entities.facts(), keep, learner, facts)
     schema = language.facts(program, config.query, targets)
-    return WorldLearner(ground, schema, keep, learner, facts)
+    return WorldLearner(ground, schema, keep, learner, facts, best_of(config))
 
 
 def _has_state(path: Path) -> bool:

@@ -35,7 +35,15 @@ from onlinesrl.core.example import (
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Explanation, first_of
 from onlinesrl.core.io.restoring import Natural, converted
-from onlinesrl.core.learner import Estimate, Item, Learner, Outcome, Prediction, Tally
+from onlinesrl.core.learner import (
+    Alternative,
+    Estimate,
+    Item,
+    Learner,
+    Outcome,
+    Prediction,
+    Tally,
+)
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.logic.asserted_facts import FactChanges
 from onlinesrl.logic.atom_index import Change, GroundAtom, add_changes, same_value
@@ -71,7 +79,7 @@ class WorldLearner:
 
     ``ground`` makes a world without facts, with the weights that the learner has now; ``schema`` says what
     its facts may be. Changes under which the hard rules cannot all hold are refused, or wait:
-    ``keep_conflicts``.
+    ``keep_conflicts``. Answers have the ``best`` states of the world.
     """
 
     def __init__(
@@ -81,8 +89,9 @@ class WorldLearner:
         keep_conflicts: bool,
         learner: Learner,
         background: Background,
+        best: int = 1,
     ) -> None:
-        self.learner = learner
+        self.learner, self.best = learner, best
         self.valued, self.exclusive = learner.valued, learner.exclusive
         self.slowest, self.update = learner.slowest, learner.update
         self.temperature = learner.temperature
@@ -159,6 +168,7 @@ class WorldLearner:
             score=certificate.score,
             certified=certificate.certified,
             group=item.group,
+            best=self._next_best(),
             changed=[
                 self._told(ChangedAtom(*atom, _rounded(new), _rounded(old)))
                 for atom, (old, new) in begun.items()
@@ -170,6 +180,31 @@ class WorldLearner:
             not_learned=[show_ground_atom(*atom) for atom in not_learned],
         )
         return prediction, tally
+
+    def _next_best(self) -> list[Alternative] | None:
+        """Return the next best states, where they are asked for and the answer is certified.
+
+        None also where they need too many ground rules, of those that are ground only as far as needed.
+        """
+        ground = self._world.ground
+        certificate = ground.certificate
+        if self.best < 2 or not certificate.certified:
+            return None
+        try:
+            others = ground.best_states(self.best)
+        except DataError:
+            return None
+        return [
+            Alternative(
+                other.rank,
+                certificate.score - other.difference,
+                other.difference,
+                other.certified,
+                _rows({atom: None for atom, value in other.values.items() if value}),
+                _rows({atom: None for atom, value in other.values.items() if not value}),
+            )
+            for other in others
+        ]
 
     def _told(self, atom: ChangedAtom) -> ChangedAtom:
         """Return what is told of an atom whose answer changed."""
@@ -276,9 +311,12 @@ class WorldLearner:
     def predict(
         self, items: Sequence[Item], marginals: bool = False, best: int | None = None
     ) -> list[Outcome]:
-        """Return the values of the atoms that each item lists in ``query``; without it, those of all."""
+        """Return the values of the atoms that each item lists in ``query``; without it, those of all.
+
+        These also have the next best states.
+        """
         if marginals or best is not None:
-            raise UsageError("a world has no marginals, and one answer")
+            raise UsageError("a run's world has no marginals, and as many states as inference.best")
         outcomes = []
         for item in items:
             try:
@@ -296,7 +334,8 @@ class WorldLearner:
         for (name, constants), value in values:
             predicted.setdefault(name, []).append(ValuedAtom([*constants], round(value, 6)))
         certificate = self._world.ground.certificate
-        return Prediction(item.id, predicted, certificate.score, certificate.certified)
+        best = self._next_best() if item.query is None else None
+        return Prediction(item.id, predicted, certificate.score, certificate.certified, best=best)
 
     def _values(self, query: Atoms) -> Iterator[tuple[GroundAtom, float]]:
         """Yield atoms with their values. Raises DataError, ExampleError."""

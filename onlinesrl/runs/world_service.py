@@ -60,7 +60,7 @@ class WorldService(Service):
         return await self._answer(request, {JSON: JSON, LINES: LINES}, learn=True)
 
     async def atoms(self, request: Request) -> Response:
-        """Return the values of some atoms, or of all."""
+        """Return the values of some atoms, or of all, then with the next best states."""
         query: Atoms = {}
         try:
             for name, constants in map(read_atom, request.query_params.getlist("atom")):
@@ -130,7 +130,7 @@ class WorldService(Service):
 
 
 def _values(query: Atoms | None, learner: Learner, example: Example | None) -> bytes:
-    """Return the values of atoms. Raises ExampleError for one that has none."""
+    """Return the values of atoms, and the next best states. Raises ExampleError for one without a value."""
     (outcome,) = learner.predict([WorldChange(id="-", query=query)])
     if outcome.prediction is None:
         raise ExampleError(outcome.error or "")
@@ -141,4 +141,5 @@ def _values(query: Atoms | None, learner: Learner, example: Example | None) -> b
         for row in rows
         if not isinstance(row, list)
     ]
-    return msgspec.json.encode({"atoms": atoms, "certified": prediction.certified})
+    best = {} if prediction.best is None else {"best": prediction.best}
+    return msgspec.json.encode({"atoms": atoms, "certified": prediction.certified, **best})

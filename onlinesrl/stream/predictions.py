@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -52,7 +52,10 @@ class Result:
         return self._answer
 
     def messages(self) -> Iterator[Message]:
-        """Yield what a sink writes: of a step of a world a message for each atom that it changed."""
+        """Yield what a sink writes: of a step of a world a message for each atom that it changed.
+
+        The last of these also has the next best states.
+        """
         prediction = self.outcome.prediction
         if not isinstance(prediction, WorldStep):
             name = "" if prediction is None else str(prediction.id)
@@ -60,7 +63,9 @@ class Result:
             return
         for atom in prediction.changed:
             key = show_ground_atom(atom.predicate, atom.args)
-            fields = {"id": prediction.id, "certified": prediction.certified}
+            fields: dict[str, Any] = {"id": prediction.id, "certified": prediction.certified}
+            if atom is prediction.changed[-1] and prediction.best is not None:
+                fields["best"] = prediction.best
             yield Message(key, _encode(msgspec.to_builtins(atom) | fields), atom.value is None)
 
 

@@ -14,6 +14,8 @@ import pytest
 
 import onlinesrl as srl
 from onlinesrl.core.errors import Infeasible
+from onlinesrl.mln.lang.reader import parse
+from onlinesrl.mln.query.incremental_world import MlnWorld
 from tests.benchmarks.measure import show, sizes, timed
 from tests.support.paths import REPO, SHARED
 from tests.support.world_changes import MLN
@@ -377,6 +379,29 @@ def test_growth(
     head = ("atoms", "first, s", "step, ms", "marginal of the atom", "of all")
     show(f"Worlds by their size: {name}", head[: len(rows[0])], rows)
     assert rows[-1][2] < most * rows[0][2]
+
+
+@sizes("circles, steps, most", ((5, 20), 3, 1e9), ((250, 2_500, 25_000), 200, 3.0))
+def test_growth_of_the_best_states(circles: tuple[int, ...], steps: int, most: float) -> None:
+    """After a step the five best states cost the same in a world of any size."""
+    rows = []
+    for size in circles:
+        rng, world, times = np.random.default_rng(0), MlnWorld(parse(MLN), ["Good"]), []
+        facts = {
+            ("Rates", tuple(f"{n} {x}" for x in rng.integers(4, size=2))): 1.0
+            for n in np.repeat(np.arange(size), 3)
+        }
+        first = timed(lambda: world.apply(facts))[0]  # noqa: B023
+        ranked = timed(lambda: world.best_states(5))[0]  # noqa: B023
+        for n in rng.integers(size, size=steps):
+            step = {("Warns", (f"{n} 0", f"{n} 1")): 1.0}
+            works = [lambda: world.apply(step), lambda: world.best_states(5)]  # noqa: B023
+            times.append([1e3 * timed(work)[0] for work in works])
+        assert world.certificate.certified
+        rows.append((f"{len(dict(world.values())):,}", first, ranked, *np.median(times, axis=0)))
+    head = ("atoms", "first, s", "best states, s", "step, ms", "best states, ms")
+    show("The five best states by the size of the world", head, rows)
+    assert rows[-1][-1] < most * rows[0][-1]
 
 
 def resident() -> float:

@@ -46,6 +46,13 @@ ALONE = {
 """A rule that names all predicates."""
 DECLARED = {"psl": "", "mln": "Knows(p, p)\nReported(p)\nTrusts(p, p)\n"}
 WEIGHT = re.compile(r"^[\d.]+(?=[: ])")
+BEST_RULES = """Knows(p, p)
+Rich(p)
+Smokes(p)
+1.31 Knows(a, b) ^ Smokes(a) => Smokes(b)
+-0.17 Smokes(a)
+0.43 Rich(a) => !Smokes(a)
+"""
 TRUST = "\n" + "\n".join(RULES["psl"]) + "\n"
 
 
@@ -815,3 +822,40 @@ def test_why_an_atom_of_facts_has_its_value():
         srl.ExplanationError, match=r"Link\(c, b\) is neither observed nor a target"
     ):
         world.explain("Link(c, b)")
+
+
+def test_the_best_answers_are_those_of_a_cold_start(tmp_path):
+    world, facts = srl.World(srl.Model(BEST_RULES), "Smokes", inference={"best": 4}), {}
+    rng = np.random.default_rng(3)
+    for _ in range(30):
+        pair = tuple(map(str, rng.integers(5, size=2)))
+        name, atom = ("Rich", pair[:1]) if rng.random() < 0.3 else ("Knows", pair)
+        rows = facts.setdefault(name, {})
+        if atom in rows:
+            del rows[atom]
+            world.apply(remove={name: [atom]})
+        else:
+            rows[atom] = 1.0
+            world.apply(add={name: [atom]})
+        answer = world.answer()
+        if not answer.get("Smokes"):
+            assert answer.best == [answer]
+            continue
+        expected = srl.infer(BEST_RULES, facts, "Smokes", best=4)
+        assert len(answer.best) == len(expected.best)
+        assert [one.stats["rank"] for one in answer.best] == sorted(
+            one.stats["rank"] for one in answer.best
+        )
+        for one, other in zip(answer.best, expected.best, strict=True):
+            assert one.certified
+            assert one.stats["difference"] == pytest.approx(other.stats["difference"], abs=1e-9)
+            assert one.score == pytest.approx(answer.score - one.stats["difference"])
+            assert one.stats["changes"] == {
+                f"Smokes({row[0]})": value
+                for row, value in one["Smokes"].items()
+                if value != answer["Smokes"][row]
+            }
+    world.save(tmp_path / "world")
+    saved = srl.World.load(tmp_path / "world").answer()
+    assert [dict(one) for one in saved.best] == [dict(one) for one in answer.best]
+    assert [one.stats for one in saved.best] == [one.stats for one in answer.best]

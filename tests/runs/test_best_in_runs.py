@@ -7,6 +7,7 @@ from onlinesrl.core.errors import UsageError
 from tests.support.dated_mails import encoded, keys, late, mails
 
 BEST = {"inference": {"engine": "mpe", "best": 3}}
+ENTITIES = {"block": ["name"], "compare": {"name": "exact"}}
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -63,7 +64,10 @@ def test_the_library_lists_them_and_refuses_what_has_none():
     [
         ({"inference": {"engine": "mpe", "best": 0}}, "inference.best: expected at least 1"),
         ({"inference": {"engine": "mcsat", "best": 2}}, "inference.best: not for engine mcsat"),
-        ({"world": True}, "inference.best: not for a world"),
+        (
+            {"world": True, "query": "Same", "entities": ENTITIES},
+            "inference.best: not for entities",
+        ),
     ],
 )
 def test_what_has_no_next_best_states_is_refused(job, tmp_path, change, said):

@@ -18,6 +18,8 @@ from onlinesrl.runs.run import load_checkpoint
 from tests.support import world_changes
 from tests.support.world_changes import BAD, changes
 
+BEST = {"inference": {"engine": "mpe", "best": 3}}
+
 
 def followed(lines):
     """The last value of each atom by the lines of a run's output; None: it is gone."""
@@ -90,6 +92,51 @@ def test_the_answer_is_that_of_a_new_world(world_run, soft, listed, seed):
     assert summary["certified"] == len(lines) - summary["bad"]
 
 
+def test_the_next_best_states_are_those_of_a_new_world(world_run):
+    """They are on the last line of each record; nothing else changes, nor what is learned."""
+    lines = changes(90, False, 3)
+    for n in range(5):
+        pairs = {"Rates": [[f"x{n}", f"y{n}"]]}
+        lines.insert(11 * n, {"id": f"k{n}x", "evidence": pairs, "truth": {"Good": [[f"x{n}"]]}})
+    lines.append({"add": {"Rates": [["y", "z"]]}})
+    runs = {}
+    for name, more in (("plain", {}), ("best", BEST)):
+        runs[name] = world_run(lines, False, name, learner={"update": "cda2"}, **more)
+        assert runs[name].run() == 0, runs[name].said
+    listed = runs["best"].lines("predictions.jsonl")
+    best = [line.pop("best", None) for line in listed]
+    assert listed == runs["plain"].lines("predictions.jsonl")
+    weights = [(run.output / "weights.mln").read_bytes() for run in runs.values()]
+    assert weights[0] == weights[1]
+    following = [*listed[1:], {"id": None}]
+    for line, after, states in zip(listed, following, best, strict=True):
+        if states is not None:
+            assert "predicate" in line
+        elif "predicate" in line:
+            assert (after.get("id"), "predicate" in after) == (line["id"], True)
+
+    trained = srl.Model.read(runs["best"].output / "weights.mln")
+    world = srl.World(trained, "Good", inference={"best": 3})
+    given = {}
+    for (name, *args), value in facts_of(lines).items():
+        given.setdefault(name, {})[tuple(args)] = value
+    for line in lines:
+        for row in line.get("truth", {}).get("Good", ()):
+            given.setdefault("Good", {})[tuple(row)] = 1.0
+    world.apply(set=given)
+    _, *others = world.answer().best
+    assert len(best[-1]) == len(others) == 2
+    for row, other in zip(best[-1], others, strict=True):
+        stats, changed = other.stats, {}
+        for key, value in (("true", 1), ("false", 0)):
+            for name, rows in row.get(key, {}).items():
+                changed |= {f"{name}({', '.join(args)})": value for args in rows}
+        assert changed == stats["changes"]
+        assert row["certified"] and row["rank"] == stats["rank"]
+        assert row["difference"] == pytest.approx(stats["difference"], abs=1e-6)
+        assert row["score"] == pytest.approx(stats["score"], abs=1e-6)
+
+
 def test_targets_may_come_alone(world_run):
     lines = [{"query": {"Good": [["a"], ["b"]]}}, {"add": {"Rates": [["a", "b"]]}}, {"query": {}}]
     run = world_run(lines, False, targets="listed")
@@ -119,7 +166,8 @@ def test_a_run_that_stops_and_goes_on_gives_the_same_bits(world_run, monkeypatch
         lines.insert(6 * n, {**record, "id": f"label {n}", "truth": truth})
         lines[6 * n].pop("remove", None)
     lines += [{"id": n, "evidence": {"Warns": [["a", "a"]]}} for n in range(9)]
-    run = world_run(lines, soft, model=str(model), learner={"update": "cda2"})
+    best = {} if soft else BEST
+    run = world_run(lines, soft, model=str(model), learner={"update": "cda2"}, **best)
     assert run.run() == 0, run.said
     assert "cannot all hold" in str(run.lines("deadletter.jsonl"))
     unbroken = run.results()
@@ -161,7 +209,8 @@ def test_a_run_with_a_rule_that_is_ground_as_far_as_needed_goes_on_to_the_same_b
                 lines.append({"evidence": {}, "truth": {"Same": [pair | {"value": n % 2}]}})
             case _:
                 lines.append({"id": f"k{n}", "evidence": alike})
-    run = world_run(lines, False, model=str(model), query="Same", learner={"update": "cda2"})
+    keys = {"query": "Same", "learner": {"update": "cda2"}, **BEST}
+    run = world_run(lines, False, model=str(model), **keys)
     assert run.run() == 0, run.said
     assert "cannot all hold" in str(run.lines("deadletter.jsonl"))
     followed(run.lines("predictions.jsonl"))

@@ -80,6 +80,20 @@ def test_changes_are_answered_and_followed(world_run, soft):
     assert learned(again.output) == learned(run.output)
 
 
+def test_the_next_best_states_are_told_with_the_whole_answer(world_run):
+    lines = [line for line in changes(20, False, 6) if line not in BAD]
+    served = Served(world_run([], False, inference={"engine": "mpe", "best": 4}))
+    told = served.post("/changes", [line.rstrip() for line in encoded(lines)])
+    assert all(len(answer["best"]) == 3 for answer in told[3:])
+    whole = json.loads(served.ask("GET", "/atoms")[1])
+    assert whole["best"] == told[-1]["best"]
+    name, args = whole["atoms"][0]["predicate"], whole["atoms"][0]["args"]
+    one = json.loads(served.ask("GET", f"/atoms?atom={quote(f'{name}({args[0]})')}")[1])
+    assert one == {"atoms": whole["atoms"][:1], "certified": True}
+    assert json.loads(served.ask("GET", "/atoms")[1]) == whole
+    assert served.stop() == 0
+
+
 def test_what_is_odd_has_one_clear_error(world_run):
     served = Served(world_run([], False))
     for path, status, words in (

@@ -8,25 +8,34 @@ The best sums over components come from a heap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from heapq import heappop, heappush
 from itertools import count, islice
 from operator import attrgetter
+from typing import TypeVar
 
 import numpy as np
 
 from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State, network_of
-from onlinesrl.mln.inference.components import components, restrict, solve_components
+from onlinesrl.mln.inference.components import (
+    Components,
+    components,
+    restrict,
+    solve_components,
+)
 from onlinesrl.mln.inference.protocols import MapEngine, Solution, Wide
 from onlinesrl.mln.inference.rounding import Magnitude
 from onlinesrl.mln.inference.router import build_structure, route
 from onlinesrl.mln.kernels import elimination
 from onlinesrl.mln.kernels.elimination_order import MAX_CELLS, Structure
 from onlinesrl.mln.kernels.ground_network import VARIABLES, Network
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -57,40 +66,78 @@ def best_states(
     solves wide components; it need not find their ``best`` states again, where these are known and proven.
     Raises Infeasible, and Unsolved where there is no state at all.
     """
-    is_visible = np.zeros(model.n_atoms, np.bool_)
-    is_visible[visible] = True
-
-    def narrow(atoms: Ints, clauses: Ints) -> Iterator[Solution] | None:
-        w = weight[clauses]
-        if not Magnitude.of(w).coarse:
-            with suppress(Wide):
-                part = restrict(model, atoms, clauses)
-                return _Forest(part, w, is_visible[atoms], n, growth=1).solutions()
-        return None
-
-    def alone(atoms: Ints, clauses: Ints) -> Iterator[Solution]:
-        part, w = restrict(model, atoms, clauses), weight[clauses]
-        with suppress(Wide):  # whatever fits memory, since a wide model is solved n times
-            return _Forest(part, w, is_visible[atoms], n, MAX_CELLS).solutions()
-        first = None
-        if best is not None:
-            score = part.score(state := best.state[atoms], w)
-            first = Solution(state, score, score, best.route, certified=True)
-        return _excluded(part, w, np.flatnonzero(is_visible[atoms]), engine, first)
-
-    parts = solve_components(components(model, model.hard | (weight != 0)), narrow, alone)
-    rankings = [Ranking(solutions) for _, solutions in parts]
+    parts = rankings(model, weight, visible, n, engine, best)
+    every = [ranking for _, ranking in parts]
     solutions = list[Solution]()
-    for chosen in islice(_sums(rankings), n):
+    for chosen in islice(sums(every), n):
         state = np.zeros(model.n_atoms, np.uint8)
         for (atoms, _), part in zip(parts, chosen, strict=True):
             state[atoms] = part.state
         score = model.score(state, weight)
         bound = score + sum(part.bound - part.score for part in chosen)
-        way, proven = route(part.route for part in chosen), all(r.proven for r in rankings)
+        way, proven = route(part.route for part in chosen), all(r.proven for r in every)
         solutions.append(Solution(state, score, bound, way, proven))
-    complete = len(solutions) == n or all(ranking.proven for ranking in rankings)
+    complete = len(solutions) == n or all(ranking.proven for ranking in every)
     return ranked(solutions, visible, Magnitude.of(weight).rounding), complete
+
+
+def rankings(
+    model: GroundMRF,
+    weight: Floats,
+    visible: Ints,
+    n: int,
+    engine: MapEngine,
+    best: Solution | None = None,
+) -> list[tuple[Ints, Ranking]]:
+    """Return the best states of parts that no clause connects, each with its atoms; see ``best_states``.
+
+    All narrow components may be one part.
+    """
+    problem = _Problem(model, weight, _flags(model, visible), n, engine, best)
+
+    def narrow(atoms: Ints, clauses: Ints) -> Ranking | None:
+        forest = problem.forest(atoms, clauses)
+        return None if forest is None else Ranking(forest.solutions())
+
+    return problem.solve(narrow, problem.alone)
+
+
+def runners_up(
+    model: GroundMRF, weight: Floats, visible: Ints, n: int, engine: MapEngine, best: Solution
+) -> list[tuple[Ints, float, Ranking | None]]:
+    """Return of each component its atoms, and how much less than the ``best`` state another one scores.
+
+    Infinite: there is no other. A wide component also has the ranking from which this is known; where a
+    search ended at its limit, the difference is 0, the least that it may be. See ``best_states``.
+    """
+    problem = _Problem(model, weight, _flags(model, visible), n, engine, best)
+    number = problem.components.number
+
+    def narrow(atoms: Ints, clauses: Ints) -> list[tuple[Ints, float, Ranking | None]] | None:
+        if (forest := problem.forest(atoms, clauses)) is None:
+            return None
+        parts, part = np.unique(number[atoms], return_inverse=True)
+        state, loss = forest.losses()
+        least = np.full(len(parts), np.inf)
+        np.minimum.at(least, part, loss)
+        least[part[problem.visible[atoms] & (state != best.state[atoms])]] = 0.0  # a tie
+        ends = np.cumsum(np.bincount(part))[:-1]
+        members = np.split(atoms[np.argsort(part, kind="stable")], ends)
+        return [(*pair, None) for pair in zip(members, least.tolist(), strict=True)]
+
+    def alone(atoms: Ints, clauses: Ints) -> list[tuple[Ints, float, Ranking | None]]:
+        ranking, seen = problem.alone(atoms, clauses), problem.visible[atoms]
+        state = best.state[atoms]
+        score = restrict(model, atoms, clauses).score(state, weight[clauses])
+        scores = [
+            solution.score
+            for solution in ranking.first(2)
+            if np.any((solution.state != state) & seen)
+        ]
+        loss = max(0.0, score - scores[0]) if scores else np.inf
+        return [(atoms, loss if ranking.proven else 0.0, ranking)]
+
+    return [row for _, rows in problem.solve(narrow, alone) for row in rows]
 
 
 def ranked(solutions: Sequence[Solution], visible: Ints, error: float) -> list[Ranked]:
@@ -131,6 +178,58 @@ def distinct_solutions(
         solution = replace(further, certified=solution.certified and further.certified)
 
 
+def _flags(model: GroundMRF, atoms: Ints) -> Bools:
+    flags = np.zeros(model.n_atoms, np.bool_)
+    flags[atoms] = True
+    return flags
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """A search for the best states of components; see ``best_states``. ``visible`` is bool[atoms]."""
+
+    model: GroundMRF
+    weight: Floats
+    visible: Bools
+    n: int
+    engine: MapEngine
+    best: Solution | None
+
+    @cached_property
+    def components(self) -> Components:
+        """The components of the model. Raises Infeasible."""
+        return components(self.model, self.model.hard | (self.weight != 0))
+
+    def solve(
+        self,
+        narrow: Callable[[Ints, Ints], Result | None],
+        alone: Callable[[Ints, Ints], Result],
+    ) -> list[tuple[Ints, Result]]:
+        """See ``solve_components``."""
+        return solve_components(self.components, narrow, alone)
+
+    def forest(self, atoms: Ints, clauses: Ints) -> _Forest | None:
+        """Return the tables of components; None where some are wide."""
+        w = self.weight[clauses]
+        if not Magnitude.of(w).coarse:
+            with suppress(Wide):
+                part = restrict(self.model, atoms, clauses)
+                return _Forest(part, w, self.visible[atoms], self.n, growth=1)
+        return None
+
+    def alone(self, atoms: Ints, clauses: Ints) -> Ranking:
+        """Return the best states of a wide component."""
+        part, w = restrict(self.model, atoms, clauses), self.weight[clauses]
+        with suppress(Wide):  # whatever fits memory, since a wide model is solved n times
+            return Ranking(_Forest(part, w, self.visible[atoms], self.n, MAX_CELLS).solutions())
+        first = None
+        if self.best is not None:
+            score = part.score(state := self.best.state[atoms], w)
+            first = Solution(state, score, score, self.best.route, certified=True)
+        visible = np.flatnonzero(self.visible[atoms])
+        return Ranking(_excluded(part, w, visible, self.engine, first))
+
+
 def _excluded(
     model: GroundMRF, weight: Floats, visible: Ints, engine: MapEngine, first: Solution | None
 ) -> Iterator[Solution]:
@@ -167,14 +266,36 @@ class _Forest:
         if elimination.eliminate(net, self._tables, weight, none, truth) == -np.inf:
             raise Infeasible("no state satisfies the hard rules")
 
-    def solutions(self) -> Iterator[Solution]:
-        """Yield the best states, at least ``n`` where there are so many."""
-        certified = not Magnitude.of(self._weight).coarse
-        for values in narrow_states(self._net, self._tables, self._weight, self._n):
+    def solutions(self) -> list[Solution]:
+        """Return the ``n`` best states, fewer where there are fewer. The tables need not be kept for them."""
+        certified, found = not Magnitude.of(self._weight).coarse, list[Solution]()
+        states = narrow_states(self._net, self._tables, self._weight, self._n)
+        for values in islice(states, self._n):
             state = np.empty_like(values)
             state[self._order] = values
             score = self._model.score(state, self._weight)
-            yield Solution(state, score, score, "elimination", certified)
+            found.append(Solution(state, score, score, "elimination", certified))
+        return found
+
+    def losses(self) -> tuple[State, Floats]:
+        """Return the best state, and how much less the best of those scores that decide otherwise.
+
+        The loss is float64[atoms], at the first atom of each variable, infinite at all other atoms.
+        """
+        net, tables, order = self._net, self._tables, self._order
+        start = net.var_start[: net.size[VARIABLES] + 1]
+        variables = len(start) - 1
+        of_value = np.empty(len(order) + variables)
+        elimination.complete(net, tables, self._weight, variables, of_value)
+        loss = np.full(len(order), np.inf)
+        state = np.zeros(len(order), np.uint8)
+        if variables:
+            first = start[:-1]
+            loss[order[first]] = np.minimum.reduceat(of_value, first + np.arange(variables))
+            values = tables.value[:variables]
+            true = np.flatnonzero(values)
+            state[order[start[true] + values[true] - 1]] = 1
+        return state, loss
 
 
 def narrow_states(net: Network, tables: Structure, weight: Floats, n: int) -> Iterator[State]:
@@ -212,8 +333,8 @@ class Ranking:
     ``proven``: no search for them has ended at its limit.
     """
 
-    def __init__(self, solutions: Iterator[Solution]) -> None:
-        self._rest, self._first = solutions, list[Solution]()
+    def __init__(self, solutions: Iterable[Solution]) -> None:
+        self._rest, self._first = iter(solutions), list[Solution]()
         self.proven = True
 
     def first(self, n: int) -> list[Solution]:
@@ -228,7 +349,7 @@ class Ranking:
         return self._first[:n]
 
 
-def _sums(rankings: Sequence[Ranking]) -> Iterator[list[Solution]]:
+def sums(rankings: Sequence[Ranking]) -> Iterator[list[Solution]]:
     """Yield the combinations of one solution of each ranking, by the sum of their scores.
 
     After a combination come those with the next solution of one ranking, in which all later rankings have

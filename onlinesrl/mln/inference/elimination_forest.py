@@ -156,17 +156,33 @@ class EliminationForest(Generic[Key]):
                 seen |= {*component.atoms}
                 yield component
 
+    def together(self, atoms: Iterable[GroundAtom]) -> Component:
+        """Return the components, solved or not, of these atoms as one model; see ``components``."""
+        frame, seen = self._frame, set[int]()
+        members, factors = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+        for atom in atoms:
+            v = int(frame.place[self._atom[atom]]) if atom in self._atom else -1
+            if v >= 0 and v not in seen:
+                members.append(frame.work[: kernel.component(frame, v)].copy())
+                factors.append(frame.flipped[: frame.size[kernel.FLIPPED]].copy())
+                seen.update(members[-1].tolist())
+        return self._model(np.concatenate(members), np.concatenate(factors))
+
     def _component(self, v: int) -> Component:
         """Return the component of a variable. The cost is that of sorting its atoms and clauses."""
         frame = self._frame
-        members = np.sort(frame.work[: kernel.component(frame, v)])
-        factors = frame.flipped[: frame.size[kernel.FLIPPED]]
+        members = frame.work[: kernel.component(frame, v)]
+        return self._model(members, frame.flipped[: frame.size[kernel.FLIPPED]])
+
+    def _model(self, members: Ints32, factors: Ints32) -> Component:
+        """Return variables and the factors that mention them as a model."""
+        frame, members = self._frame, np.sort(members)
         variables = [self._variables[u] for u in members.tolist()]
         names = [atom for variable in variables for atom in variable.atoms]
         order = sorted(range(len(names)), key=names.__getitem__)
         number = np.empty(len(names), np.int64)
         number[order] = np.arange(1, len(names) + 1)
-        last_atom = np.cumsum([len(variable.atoms) for variable in variables]) - 1
+        last_atom = np.cumsum(_ints(len(variable.atoms) for variable in variables)) - 1
         lengths, places = _places(frame.start[factors], frame.length[factors])
         variable = np.searchsorted(members, frame.variable[places])
         from_last = frame.values[members[variable]] - 1 - frame.holds[places]

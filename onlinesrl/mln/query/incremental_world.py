@@ -45,6 +45,7 @@ from onlinesrl.mln.inference.elimination_forest import (
     Variable,
 )
 from onlinesrl.mln.inference.protocols import MapEngine, Marginals
+from onlinesrl.mln.inference.ranked_components import OtherState, RankedComponents
 from onlinesrl.mln.inference.registry import map_engine, marginal_engine
 from onlinesrl.mln.kernels.elimination_forest import CLOSES, POSITIVE
 from onlinesrl.mln.kernels.grounding_frames import EVERY
@@ -143,6 +144,7 @@ class MlnWorld:
         self._component = dict[GroundAtom, _SolvedComponent]()
         self._loose = dict[_SolvedComponent, None]()
         self._marginals = dict[GroundAtom, tuple[list[GroundAtom], Marginals]]()
+        self._ranked: RankedComponents | None = None
         self._forest = EliminationForest[Key]()
         self._moved = dict[GroundAtom, None]()
         self._left_out: ViolatedRows | None = None
@@ -309,6 +311,39 @@ class MlnWorld:
         state = part.state({a: self._values[a] for a in part.atoms})
         loss = part.model.exact_score(state, part.weights) - other.score
         return part, Alternative(values, float(loss), other.certified)
+
+    def best_states(self, n: int) -> list[OtherState]:
+        """Return the n - 1 states next to the present one; none where that is not certified.
+
+        Components that no step has touched since the last call are not solved again. Of clauses that are left
+        out, what such a state violates is ground for the time of the search. Raises DataError where this is
+        too much.
+        """
+        if n < 2 or not self.certificate.certified:
+            return []
+        if self._ranked is None or self._ranked.n != n:
+            self._ranked = RankedComponents(self._forest, self._engine, n, self._values)
+        trial = dict[Key, Row]()
+        try:
+            while True:
+                others = self._ranked.others(self._values)
+                more = dict[Key, Row]()
+                for other in others:
+                    more |= self._violated(other.values, other.values)
+                if not more:
+                    return others
+                trial |= more
+                self._try(self._ranked, more, {**more})
+        finally:
+            if trial:
+                self._try(self._ranked, trial, dict.fromkeys(trial))
+
+    def _try(
+        self, ranked: RankedComponents, rows: Mapping[Key, Row], step: dict[Key, Row | None]
+    ) -> None:
+        """Exchange ground clauses for the time of a search."""
+        self._update(Step(step, {}))
+        ranked.touch({**self._moved, **_atoms_of(rows.values())})
 
     def marginals(
         self, atoms: Sequence[GroundAtom] = ()
@@ -511,8 +546,12 @@ class MlnWorld:
             raise Infeasible("no state satisfies the hard rules")
         near = {**atoms, **self._moved}
         touched = near
-        if self._component or self._marginals:
+        if self._component or self._marginals or self._ranked:
             touched = {**near, **_atoms_of([*rows, *self._touched()])}
+        if self._ranked is not None:
+            self._ranked.touch(touched)
+            if len(self._ranked.due) > len(self._values):  # nobody has asked for long
+                self._ranked = None
         old = {self._component[atom]: None for atom in touched if atom in self._component}
         affected = {**near, **{atom: None for component in old for atom in component.atoms}}
         best = self._forest.values(affected)

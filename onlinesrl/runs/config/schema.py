@@ -286,8 +286,6 @@ class Config(Root):
                 "inference.engine: a world's answer is its most probable state, by mpe or admm; leave it out "
                 "(marginals() of a World in Python has probabilities)"
             )
-        if getattr(self.inference, "best", 1) > 1:
-            raise ValueError("inference.best: not for a world (world: true), which has one answer")
         return self
 
     def check_examples(self) -> None:
@@ -335,6 +333,8 @@ class MlnConfig(Config):
             raise ValueError(f"query: expected {SAME}, of which entities are made")
         if self.source.background is not None:
             raise ValueError("source.background: records come by the source; leave it out")
+        if getattr(self.inference, "best", 1) > 1:
+            raise ValueError("inference.best: not for entities, which are one answer; leave it out")
         return self
 
     def argument_types(self, program: Program | None = None) -> dict[str, tuple[str | None, ...]]:
