@@ -6,6 +6,7 @@ threshold, and a last one for all that is less alike.
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -138,7 +139,7 @@ class Comparison:
     @cached_property
     def _steps(self) -> tuple[Callable[[str, str], float], list[float]]:
         similarity = KINDS[self.kind][0]()
-        return similarity, [-t if self.kind == "edits" else t for t in self.thresholds]
+        return similarity, sorted(-t if self.kind == "edits" else t for t in self.thresholds)
 
     def level(self, a: str | None, b: str | None) -> int:
         """Return the level of two values."""
@@ -148,7 +149,7 @@ class Comparison:
             return EXACT
         similarity, steps = self._steps
         alike = similarity(a, b) if steps else 0.0
-        return EXACT + 1 + sum(alike < step for step in steps)
+        return EXACT + 1 + len(steps) - bisect(steps, alike)
 
 
 def text_of(value: Any) -> str | None:

@@ -42,12 +42,17 @@ class LevelWeights:
 
     def log_odds(self, levels: bytes) -> float:
         """Return the ``score`` of one pair."""
-        return self.pair + sum(map(list.__getitem__, self._lists, levels))
+        if levels not in self._odds:
+            weights = (
+                of_column[level] for of_column, level in zip(self.level, levels, strict=True)
+            )
+            self._odds[levels] = self.pair + sum(map(float, weights))
+        return self._odds[levels]
 
     @cached_property
-    def _lists(self) -> list[list[float]]:
-        lists: list[list[float]] = self.level.tolist()
-        return lists
+    def _odds(self) -> dict[bytes, float]:
+        """The scores of the levels that were asked for: pairs are many, their levels few."""
+        return {}
 
 
 def level_counts(levels: Ints, weight: Floats, sizes: Sequence[int]) -> Floats:

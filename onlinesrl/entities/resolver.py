@@ -51,6 +51,8 @@ LARGEST = 1_000
 """The most records of a block: half a million pairs."""
 WIDEST = 125
 """The most records that hang together: a million ground rules, and almost three gigabytes."""
+MOST_WORK = 1_000_000
+"""The work after which each search for the best answer of a component ends, see ``MlnEngine.max_work``."""
 MOST_OTHERS = 100_000
 """So many pairs that are no candidates say how often records of two entities agree."""
 EQUIVALENCE = """
@@ -254,10 +256,14 @@ class EntityResolver:
 
     def _begin(self, weights: LevelWeights, others: Floats) -> None:
         """Make an empty world under these weights."""
-        from onlinesrl.mln.inference.registry import MpeSection
+        from onlinesrl.mln.inference.cutting_planes import ClauseSeparation
+        from onlinesrl.mln.inference.ilp import Ilp
+        from onlinesrl.mln.inference.registry import exact_engine
+        from onlinesrl.mln.query.incremental_world import MlnWorld
 
         self._weights, self._others = weights, others
-        world = language_of(".mln").world(self._program(), ["Same"], "listed", MpeSection())
+        engine = exact_engine(Ilp(max_work=MOST_WORK), MOST_WORK, ClauseSeparation(MOST_WORK))
+        world = MlnWorld(self._program(), ["Same"], listed=True, engine=engine)
         self.world = TransactionalWorld(world)
 
     def _reweigh(self) -> None:
@@ -440,9 +446,10 @@ class EntityResolver:
         for pair in candidates:  # none is compared before all blocks are known to be small enough
             first, second = (self._row[m] for m in pair)
             if not self._excluded(first, second):
-                self._agreements[pair] = self._agreement(first, second)
-        pairs.update(candidates)
-        for m, n in sorted(pairs):
+                self._agreements[pair] = levels = self._agreement(first, second)
+                if self._weights.log_odds(levels) > 0:
+                    pairs.add(pair)
+        for m, n in pairs:
             if m in self._row and n in self._row:
                 change = set.add if self._joins(m, n) else set.discard
                 change(self._joined[m], n)

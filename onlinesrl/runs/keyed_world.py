@@ -100,10 +100,13 @@ class KeyedWorld:
         self.not_learned = 0
         """How many labels were asserted and not learned from, since their atoms were no targets."""
         self._weights: list[PlacedWeight] | None = None
-        self._noted: list[Assertions] = []
+        self._newest: list[PlacedWeight] | None = None
+        """The present weights of the rules; ``_weights`` are those of the noted world."""
+        self._noted = _encoded([])
         self._waiting: list[_Waiting] = []
         self._arrays: Mapping[str, Any] = {}
-        self._since: list[_Record] = []
+        self._since: list[msgspec.Raw] = []
+        """The records since then. They and the noted world are JSON, written once for all checkpoints."""
         self._steps: list[_Step] = []
         """Those of the present record."""
         self._replaced: list[list[Assertions]] = []
@@ -126,7 +129,10 @@ class KeyedWorld:
             for replaced in reversed(self._replaced):
                 self.asserted.restore(replaced)
             self.changed, self.touched, self.not_learned = figures
-        self._since += [_Record(self._steps, refusal is not None)] if self._steps else []
+        else:
+            self._newest = next((x.weights for x in self._steps[::-1] if x.weights), self._newest)
+        if self._steps:
+            self._since.append(_encoded(_Record(self._steps, refusal is not None)))
         if len(self._since) >= max(RENEWAL, len(self.asserted) // SHARE):
             self._note()
         if refusal is not None:
@@ -201,34 +207,32 @@ class KeyedWorld:
 
     def _note(self) -> None:
         """Note the world instead of the steps so far."""
-        for record in self._since:
-            for step in () if record.refused else record.steps:
-                self._weights = step.weights or self._weights
+        self._weights = self._newest
         facts, self._arrays = self.ground.save()
         self._waiting = [
             (_entries(changes), _entries({x: facts.get(x) for x in changes}), reason, parts)
             for changes, reason, parts in self.conflicts
         ]
-        self._noted, self._since = self.asserted.save(), []
+        self._noted, self._since = _encoded(self.asserted.save()), []
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return header and arrays of a checkpoint."""
-        saved = _Saved(
-            weights=self._weights,
-            asserted=self._noted,
-            waiting=self._waiting,
-            since=self._since,
-            changed=self.changed,
-            touched=self.touched,
-            not_learned=self.not_learned,
-        )
-        header = dict(saved) | {"since": msgspec.to_builtins(self._since)}
+        header: dict[str, Any] = {
+            "weights": self._weights,
+            "asserted": self._noted,
+            "waiting": self._waiting,
+            "since": self._since,
+            "changed": self.changed,
+            "touched": self.touched,
+            "not_learned": self.not_learned,
+        }
         return header, {f"{ARRAY}{name}": array for name, array in self._arrays.items()}
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Become, from a new world, the one that was saved. Raises Misfit."""
         saved = converted(header, _Saved)
-        self._weights, self._noted = saved["weights"], saved["asserted"]
+        self._weights = self._newest = saved["weights"]
+        self._noted = _encoded(saved["asserted"])
         self._arrays = {
             name.removeprefix(ARRAY): array
             for name, array in arrays.items()
@@ -238,7 +242,7 @@ class KeyedWorld:
         try:
             if self._weights is not None:
                 self.ground.set_weights(self._weights)
-            self.asserted.restore(self._noted)
+            self.asserted.restore(saved["asserted"])
             facts: FactChanges = {**self.asserted.facts()}
             self._waiting = saved["waiting"]
             for _, held, _, _ in self._waiting:
@@ -247,7 +251,7 @@ class KeyedWorld:
                 Conflict(_changes(entries), reason, parts)
                 for entries, _, reason, parts in self._waiting
             )
-            if self._noted or self._arrays:
+            if saved["asserted"] or self._arrays:
                 present = {atom: x for atom in sorted(facts) if (x := facts[atom]) is not None}
                 self.ground.resume(present, self._arrays)
             for record in saved["since"]:
@@ -302,6 +306,10 @@ def merged(entries: Iterable[tuple[GroundAtom, float | None]]) -> FactChanges:
             raise DataError(f"{show_ground_atom(*atom)} has two values, {before:g} and {value:g}")
         merged[atom] = value if isnan(before) else before
     return merged
+
+
+def _encoded(value: Any) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))
 
 
 def _entries(changes: Mapping[GroundAtom, float | None]) -> list[_Entry]:

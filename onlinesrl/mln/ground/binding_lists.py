@@ -115,13 +115,18 @@ class ClauseJoins:
         ``number`` is that of the clause, ``numeric`` are its atoms with a number as their value. ``broken``
         is called with the constants of a ground clause without a literal.
         """
-        query, place, constants = self._plan.query, self._places(self._names), self._constants
+        query: Sequence[Literal] = self._plan.query
+        place, constants = self._places(self._names), self._constants
         sign = self._plan.clause.sign
         values = [(self._values(x), self._cells(x, place)) for x in numeric]
         literals = self._literals(query, place, negated=True)
         parts = [self._conjunctions(part, {**place}) for part in self._plan.exists]
+        if self._listed:  # in the order of `_written`
+            query = sorted(query, key=lambda x: x.positive)
+        negative = sum(not x.positive for x in query)
         bits = bytes(POSITIVE * x.positive | CLOSES for x in query)
         atoms = [(x.atom.predicate, self._cells(x.atom, place)) for x in query]
+        of_atoms = [self._values(x.atom) for x in query]
         alike = [(i, j) for (i, (x, _)), (j, (y, _)) in combinations(enumerate(atoms), 2) if x == y]
 
         def single(start: Constants, factor: float) -> Row | None:
@@ -141,16 +146,22 @@ class ClauseJoins:
                 numbers = ([of.get(cells(x)) or 0.0 for of, cells in values] for x in starts)
                 factors = [sign * prod(of_start) for of_start in numbers]
             made: list[Row | None]
-            if parts or self._listed or not atoms:
+            if parts or not atoms:
                 made = [*map(single, starts, factors)]
             else:
                 columns = [[(name, cells(x)) for x in starts] for name, cells in atoms]
-                table = zip(factors, repeat(bits), zip(*columns, strict=True))
+                together: Iterable[tuple[GroundAtom, ...]] = zip(*columns, strict=True)
+                # an atom that comes twice makes one literal, or none
+                odd = {n for i, j in alike for n, x in enumerate(columns[i]) if x == columns[j][n]}
+                if self._listed:
+                    halves = ((x[:negative], x[negative:]) for x in together)
+                    together = [(*sorted(x), *sorted(y)) for x, y in halves]
+                    for column, listed in zip(columns, of_atoms, strict=True):
+                        odd.update(n for n, x in enumerate(column) if x[1] not in listed)
+                table = zip(factors, repeat(bits), together)
                 made = [*map(partial(tuple.__new__, Row), table)]  # as Row._make does
-                for i, j in alike:  # an atom that comes twice makes one literal, or none
-                    for n, (x, y) in enumerate(zip(columns[i], columns[j], strict=True)):
-                        if x == y:
-                            made[n] = single(starts[n], factors[n])
+                for n in sorted(odd):
+                    made[n] = single(starts[n], factors[n])
             return dict(zip([(number, names) for names in given], made, strict=True))
 
         return rows
