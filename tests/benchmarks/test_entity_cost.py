@@ -8,18 +8,25 @@ give Splink is beside it.
 import random
 import re
 import resource
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain, combinations, islice
+from statistics import median
 from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
 import onlinesrl as srl
 from onlinesrl.core.evaluation.cluster_scores import Clusters
-from tests.benchmarks.measure import show, sizes, timed
+from onlinesrl.mln.inference.cutting_planes import ClauseSeparation
+from onlinesrl.mln.inference.ilp import Ilp
+from onlinesrl.mln.inference.registry import exact_engine
+from tests.benchmarks.measure import in_turns, ratio, show, sizes, timed
+from tests.support.families import clusters
+from tests.support.ground_mrfs import clause_model
 from tests.support.paths import SHARED
+from tests.support.stream_scripts import generator
 
 Row = dict[str, Any]
 Pair = tuple[str, str]
@@ -284,19 +291,63 @@ def test_entities_beside_other_tools(records: Callable[[], Records], tools: list
     show("entities", head, table)
 
 
-@sizes("n", 400, 10_000, 30_000, 100_000)
-def test_a_record_costs_the_same_however_many_there_are(n: int) -> None:
-    """CPU and memory of a record by tenths of the stream."""
-    data, table = people(n), list[list[str | float]]()
+def crowd(n: int) -> Records:
+    """Records of people who share few names and cities: blocks, and so candidates, grow with the stream."""
+    rng, generate = random.Random(0), generator("entities")
+    persons = [generate.person(rng) for _ in range(n // 2)]
+    entities, rows = defaultdict[int, list[str]](list), dict[str, Row]()
+    for number in range(n):
+        person = rng.randrange(len(persons))
+        entities[person].append(f"r{number}")
+        rows[f"r{number}"] = dict.fromkeys(persons[person]) | generate.written(
+            rng, persons[person], 0.2
+        )
+    blocks = [[key] if isinstance(key, str) else key for key in generate.BLOCK]
+    return Records(rows, [*entities.values()], blocks, generate.COMPARE)
+
+
+@sizes(
+    "stream, n",
+    (people, 400),
+    (people, 10_000),
+    (people, 30_000),
+    (people, 100_000),
+    (crowd, 4_000),
+    (crowd, 20_000),
+)
+def test_a_record_costs_the_same_however_many_there_are(
+    stream: Callable[[int], Records], n: int
+) -> None:
+    """CPU and memory of a record by tenths of the stream, and how many candidates it has."""
+    data, table = stream(n), list[list[str | float]]()
     resolver = srl.EntityResolver(data.keys, data.compare)
     resolver.fit(dict(islice(data.rows.items(), 5_000)))
-    stream, memory = iter(data.rows.items()), peak()
+    pairs = Counter(10 * max(int(name[1:]) for name in pair) // n for pair in candidates(data))
+    records, memory = iter(data.rows.items()), peak()
     for tenth in range(1, 11):
-        cpu, _ = timed(lambda: [resolver.add(dict([next(stream)])) for _ in range(n // 10)])
+        cpu, _ = timed(lambda: [resolver.add(dict([next(records)])) for _ in range(n // 10)])
         used, memory = peak() - memory, peak()
-        table.append([f"{tenth * n // 10:,}", 1e4 * cpu / n, 1e4 * used / n])
-    show(f"{n:,} records", ["", "CPU ms a record", "memory KB a record"], table)
+        figures = [10 * pairs[tenth - 1] / n, 1e4 * cpu / n, 1e4 * used / n]
+        table.append([f"{tenth * n // 10:,}", *figures])
+    head = ["", "candidates", "CPU ms a record", "memory KB a record"]
+    show(f"{n:,} records, {stream.__name__}", head, table)
     assert len(resolver.entities()) < n
+
+
+@sizes("k", 8, 16, 24)
+def test_a_wide_component_costs_what_answers_violate(k: int) -> None:
+    """The share of CPU where, of the rules of transitivity of k records, those count that are violated."""
+    family = clusters(random.Random(5), large=True, n=k)
+    case = family.with_facts(family.draw(random.Random(0)))
+    problem = clause_model(case.n, case.clauses)
+    engines = exact_engine(Ilp(), None), exact_engine(Ilp(), None, ClauseSeparation())
+    whole, some = (partial(engine.solve, *problem) for engine in engines)
+    assert some().certified
+    assert some().score == pytest.approx(whole().score, abs=1e-6)
+    seconds, less = in_turns(3, whole, some)
+    head = ["records", "rules", "CPU ms, whole", "ratio"]
+    row = [str(k), len(case.clauses), 1e3 * median(seconds), ratio(less, seconds)]
+    show("wide components", head, [row])
 
 
 def peak() -> float:
