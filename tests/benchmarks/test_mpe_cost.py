@@ -3,13 +3,23 @@
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from onlinesrl.core.arrays import Ints
+from onlinesrl.mln.inference.best_states import best_states
 from onlinesrl.mln.inference.ilp import Ilp
-from onlinesrl.mln.inference.protocols import MapEngine
+from onlinesrl.mln.inference.protocols import MapEngine, Solution
 from onlinesrl.mln.inference.registry import exact_engine
-from tests.benchmarks.measure import show, sizes, timed
-from tests.support.ground_mrfs import BranchAndBound, Problem, clique, instance, transitive
+from tests.benchmarks.measure import in_turns, ratio, show, sizes, timed
+from tests.support.ground_mrfs import (
+    BranchAndBound,
+    Instance,
+    Problem,
+    clique,
+    instance,
+    transitive,
+)
 from tests.support.toulbar2 import Toulbar2
 
 KINDS = [("100", kind, 3) for kind in ("weak", "mild", "strong", "neg")]
@@ -51,6 +61,29 @@ def test_graphs_with_loops(names: list[str], rounds: int, monkeypatch: pytest.Mo
         rows.append((name, ours, run, theirs, whole, ours / theirs, run / theirs))
     head = ("", "branch and bound", "as in runs", "toulbar2's search", "with tables")
     show("Graphs with loops, ms a solve", (*head, "ratio", "ratio"), rows)
+
+
+@sizes("names, rounds", (GRAPHS[:1], 1), (GRAPHS, 5))
+def test_five_best_states(names: list[str], rounds: int) -> None:
+    """As in runs, where the best state is known before."""
+    engine, rows = exact_engine(Ilp(), None), []
+    for name in names:
+        recorded = instance(name)
+        atoms = np.arange(recorded.model.n_atoms)
+
+        def best(recorded: Instance = recorded) -> Solution:
+            return engine.solve(replace(recorded.model), recorded.weights)
+
+        def five(recorded: Instance = recorded, atoms: Ints = atoms) -> None:
+            model, weights, known = replace(recorded.model), recorded.weights, best()
+            found, complete = best_states(model, weights, atoms, 5, engine, None, known)
+            assert complete
+            assert len(found) == 5
+            assert found[0].solution.score == pytest.approx(recorded.optimum, abs=1e-5)
+
+        ours, theirs = in_turns(rounds, five, best)
+        rows.append((name, 1e3 * min(theirs), 1e3 * min(ours), ratio(ours, theirs)))
+    show("The five best states, ms", ("", "best", "five best", "ratio"), rows)
 
 
 @sizes("small", True, False)

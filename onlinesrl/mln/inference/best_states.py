@@ -2,8 +2,9 @@
 
 All narrow components are one forest, whose tables elimination fills once. A state that is read back from
 them splits the others by the first variable in which they differ (Lawler 1972), and the tables tell the best
-of each part (Nilsson 1998). A wide component is solved anew for each of its states, without those before.
-The best sums over components come from a heap.
+of each part (Nilsson 1998). The states of a wide component come from one branch and bound. Where that ends at
+its limit, the component is solved anew for each of its states, without those before. The best sums over
+components come from a heap.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State, network_of
+from onlinesrl.mln.inference.branch_and_bound import SEARCHED, Search
 from onlinesrl.mln.inference.components import (
     Components,
     components,
@@ -57,16 +59,18 @@ def best_states(
     visible: Ints,
     n: int,
     engine: MapEngine,
+    max_work: int | None,
     best: Solution | None = None,
 ) -> tuple[list[Ranked], bool]:
     """Return the ``n`` best states, fewer where there are fewer, and False where a search ended at its limit.
 
     No two states have the same values of the atoms ``visible``; the others have their best values. States of
     equal score, up to rounding, are in the order of their visible atoms, false before true. The ``engine``
-    solves wide components; it need not find their ``best`` states again, where these are known and proven.
+    solves wide components that one search for all of their states, up to ``max_work`` as in ``Alternation``,
+    does not; it need not find their ``best`` states again, where these are known and proven.
     Raises Infeasible, and Unsolved where there is no state at all.
     """
-    parts = rankings(model, weight, visible, n, engine, best)
+    parts = rankings(model, weight, visible, n, engine, max_work, best)
     every = [ranking for _, ranking in parts]
     solutions = list[Solution]()
     for chosen in islice(sums(every), n):
@@ -87,13 +91,14 @@ def rankings(
     visible: Ints,
     n: int,
     engine: MapEngine,
+    max_work: int | None,
     best: Solution | None = None,
 ) -> list[tuple[Ints, Ranking]]:
     """Return the best states of parts that no clause connects, each with its atoms; see ``best_states``.
 
     All narrow components may be one part.
     """
-    problem = _Problem(model, weight, _flags(model, visible), n, engine, best)
+    problem = _Problem(model, weight, _flags(model, visible), n, engine, max_work, best)
 
     def narrow(atoms: Ints, clauses: Ints) -> Ranking | None:
         forest = problem.forest(atoms, clauses)
@@ -103,14 +108,20 @@ def rankings(
 
 
 def runners_up(
-    model: GroundMRF, weight: Floats, visible: Ints, n: int, engine: MapEngine, best: Solution
+    model: GroundMRF,
+    weight: Floats,
+    visible: Ints,
+    n: int,
+    engine: MapEngine,
+    max_work: int | None,
+    best: Solution,
 ) -> list[tuple[Ints, float, Ranking | None]]:
     """Return of each component its atoms, and how much less than the ``best`` state another one scores.
 
     Infinite: there is no other. A wide component also has the ranking from which this is known; where a
     search ended at its limit, the difference is 0, the least that it may be. See ``best_states``.
     """
-    problem = _Problem(model, weight, _flags(model, visible), n, engine, best)
+    problem = _Problem(model, weight, _flags(model, visible), n, engine, max_work, best)
     number = problem.components.number
 
     def narrow(atoms: Ints, clauses: Ints) -> list[tuple[Ints, float, Ranking | None]] | None:
@@ -193,6 +204,7 @@ class _Problem:
     visible: Bools
     n: int
     engine: MapEngine
+    max_work: int | None
     best: Solution | None
 
     @cached_property
@@ -219,30 +231,53 @@ class _Problem:
 
     def alone(self, atoms: Ints, clauses: Ints) -> Ranking:
         """Return the best states of a wide component."""
-        part, w = restrict(self.model, atoms, clauses), self.weight[clauses]
-        with suppress(Wide):  # whatever fits memory, since a wide model is solved n times
-            return Ranking(_Forest(part, w, self.visible[atoms], self.n, MAX_CELLS).solutions())
-        first = None
+        part, w, first = restrict(self.model, atoms, clauses), self.weight[clauses], None
         if self.best is not None:
             score = part.score(state := self.best.state[atoms], w)
             first = Solution(state, score, score, self.best.route, certified=True)
-        visible = np.flatnonzero(self.visible[atoms])
-        return Ranking(_excluded(part, w, visible, self.engine, first))
+        seen = self.visible[atoms]
+        return Ranking(_wide(part, w, seen, self.n, self.engine, self.max_work, first))
 
 
-def _excluded(
-    model: GroundMRF, weight: Floats, visible: Ints, engine: MapEngine, first: Solution | None
+def _wide(
+    model: GroundMRF,
+    weight: Floats,
+    visible: Bools,
+    n: int,
+    engine: MapEngine,
+    max_work: int | None,
+    first: Solution | None,
 ) -> Iterator[Solution]:
-    """Yield the best states of a model; each one is hard to take again."""
+    """Yield the best states of a model.
+
+    The search for all of them is short, unless branch and bound has proven the ``first``. Without a proof,
+    each state that is yielded is hard to take again.
+    """
+    from onlinesrl.mln.inference.alternation import CELLS, LONG, SHORT
+
+    atoms = np.flatnonzero(visible)
+    search = Search(model, weight, n=n, visible=atoms)
+    limit = LONG if max_work is None else max_work
+    best = search.go_on(CELLS * min(SHORT, limit))
+    if not best.certified:
+        with suppress(Wide):  # whatever fits memory
+            yield from _Forest(model, weight, visible, n, MAX_CELLS).solutions()
+            return
+        first = first or engine.solve(model, weight)
+        if first.route == SEARCHED:
+            best = search.go_on(CELLS * min(LONG, limit))
+    if best.certified:
+        yield from search.solutions()
+        return
 
     def solve() -> Solution:
         return engine.solve(model, weight)
 
     def exclude(state: State) -> None:
         nonlocal model, weight
-        model, weight = model.without(state, visible), np.append(weight, 0.0)
+        model, weight = model.without(state, atoms), np.append(weight, 0.0)
 
-    return distinct_solutions(solve, exclude, first)
+    yield from distinct_solutions(solve, exclude, first)
 
 
 class _Forest:

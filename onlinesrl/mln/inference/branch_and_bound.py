@@ -21,6 +21,9 @@ from onlinesrl.mln.kernels.low_degree_elimination import EDGES, core_of, fold, f
 from onlinesrl.mln.kernels.pairwise_mrf import Members, Pairwise, add_clauses, pairwise
 from onlinesrl.mln.kernels.tree_reweighted import messages
 
+SEARCHED = "branch-and-bound"
+"""The route of an answer."""
+NOTHING = np.zeros(0, np.int64)
 TINY = 1e-3
 """Weights of a smaller sum are scaled up, because the search also has an absolute tolerance."""
 
@@ -28,21 +31,34 @@ TINY = 1e-3
 class Search:
     """A search of one model, which ends at a limit and goes on from there.
 
-    Unsolved where the weights or the bonus are not finite.
+    No two of its ``n`` best states agree on all atoms ``visible``. Unsolved where the weights or the bonus
+    are not finite.
     """
 
-    def __init__(self, model: GroundMRF, weight: Floats, bonus: Floats | None = None) -> None:
+    def __init__(
+        self,
+        model: GroundMRF,
+        weight: Floats,
+        bonus: Floats | None = None,
+        n: int = 1,
+        visible: Ints = NOTHING,
+    ) -> None:
         bonus = np.zeros(model.n_atoms) if bonus is None else bonus
         self._model, self._weight, self._bonus = model, weight, bonus
         self._size = Magnitude.of(weight, bonus)
         self._scale = self._size.scale(1.0) if self._size.total < TINY else 1.0
-        self._tables = Tables(model, weight)
+        self._tables = Tables(model, weight, visible)
         self._costs = self._tables.costs(self._scale * weight, self._scale * bonus)
         self._folded = fold(self._costs, self._tables.folds)
         self._core, self._variables = core_of(self._costs, self._tables.folds)
         self._messages = messages(self._core)
-        self._tree = branch_and_bound.tree(self._core)
+        slots = gathered(self._costs.start, self._variables)[1]
+        self._tree = branch_and_bound.tree(self._core, n, self._tables.visible[slots])
         self._offered = -np.inf
+        self._proven = False
+        if n > 1:  # so that none of the states violates a hard clause
+            worst = self._scale * (self._tables.most + self._size.total) - self._folded
+            self._tree.value[FOUND] = worst + 0.5
 
     def offer(self, score: float) -> None:
         """Tell the search of the score of a feasible state: it then looks only for better states."""
@@ -61,28 +77,40 @@ class Search:
             search_status.poll()
             status = branch_and_bound.search(self._core, self._messages, tree, most_work)
             search_status.poll()
-        proven = status == branch_and_bound.PROVEN
+        self._proven = status == branch_and_bound.PROVEN
+        solution = self._solution(0)
+        if self._proven and max(solution.score, self._offered) == -np.inf:
+            raise Infeasible("no state satisfies the hard clauses and the groups")
+        return solution
+
+    def solutions(self) -> list[Solution]:
+        """Return the best states, once they are proven."""
+        return [self._solution(i) for i in range(int(np.isfinite(self._tree.cost).sum()))]
+
+    def _solution(self, i: int) -> Solution:
+        model, tree = self._model, self._tree
         values = np.zeros(len(self._costs.start) - 1, np.int32)
-        values[self._variables] = tree.best
+        values[self._variables] = tree.best[i]
         unfold(self._costs, self._tables.folds, values)
         state = self._tables.state(values)
         feasible = model.feasible(state)
         score = model.score(state, self._weight, self._bonus) if feasible else -np.inf
         best = max(score, self._offered)
-        if proven and best == -np.inf:
-            raise Infeasible("no state satisfies the hard clauses and the groups")
         cost, root = (tree.value / self._scale).tolist()
         tolerance = branch_and_bound.TOLERANCE * max(1.0 / self._scale, abs(cost))
-        slack = tolerance if proven else cost - root
+        slack = tolerance if self._proven else cost - root
         bound = best + slack if best > -np.inf else np.inf
-        certified = proven and self._size.certifies(bound - score + self._size.rounding)
-        return Solution(state, score, bound, "branch-and-bound", certified)
+        certified = self._proven and self._size.certifies(bound - score + self._size.rounding)
+        return Solution(state, score, bound, SEARCHED, certified)
 
 
 class Tables:
-    """A model as variables, members of clauses and edges, for weights of these signs."""
+    """A model as variables, members of clauses and edges, for weights of these signs.
 
-    def __init__(self, model: GroundMRF, weight: Floats) -> None:
+    ``visible``, uint8[slot], marks the values that are visible atoms.
+    """
+
+    def __init__(self, model: GroundMRF, weight: Floats, visible: Ints = NOTHING) -> None:
         self.model = model
         self.net, self.order = network_of(model)
         self.n = int(self.net.size[VARIABLES])
@@ -111,7 +139,12 @@ class Tables:
             edge=edge,
             own=number,
         )
-        self.folds = folds(self.size, low, high)
+        self.visible = np.zeros(self.size.sum(), np.uint8)
+        self._slots = np.arange(model.n_atoms) + self.net.var_of[: model.n_atoms] + 1
+        seen = np.isin(self.order, visible)
+        self.visible[self._slots[seen]] = 1
+        kept = np.isin(np.arange(len(self.size)), self.net.var_of[: model.n_atoms][seen])
+        self.folds = folds(self.size, low, high, kept)
 
     def costs(self, weight: Floats, bonus: Floats) -> Pairwise:
         """Return the cost for these weights and bonus, before folding."""
@@ -121,8 +154,7 @@ class Tables:
         edges = self.folds.size[EDGES]
         costs = pairwise(self.size, self.folds.low[:edges], self.folds.high[:edges])
         add_clauses(costs, self.members, np.where(hard, never, weight[live]), never)
-        slots = np.arange(model.n_atoms) + self.net.var_of[: model.n_atoms] + 1
-        costs.unary[slots] -= bonus[self.order]
+        costs.unary[self._slots] -= bonus[self.order]
         costs.unary[costs.start[:n][self.net.exactly[:n] == 1]] = np.inf
         forbidden = self.members.own[hard & (self.members.own >= 0)]
         costs.unary[costs.start[forbidden + 1] - 1] = np.inf

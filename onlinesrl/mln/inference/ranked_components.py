@@ -121,7 +121,7 @@ class RankedComponents:
         part = self._forest.together(self.due)
         names, present = np.arange(len(part.atoms)), part.state(values)
         best = Solution(present, 0.0, 0.0, "", certified=True)
-        rows = runners_up(part.model, part.weights, names, self.n, self._engine, best)
+        rows = runners_up(part.model, part.weights, names, self.n, self._engine, None, best)
         for numbers, loss, ranking in rows:
             atoms = [part.atoms[n] for n in numbers[numbers < len(names)].tolist()]
             component = _Component(atoms, loss, ranking)
@@ -154,7 +154,9 @@ class RankedComponents:
             state, ranking = part.state(values), component.ranking
             if ranking is None:
                 seen = np.arange(len(part.atoms))
-                ((_, ranking),) = rankings(part.model, part.weights, seen, self.n, self._engine)
+                ((_, ranking),) = rankings(
+                    part.model, part.weights, seen, self.n, self._engine, None
+                )
             score = part.model.score(state, part.weights)
             present = Solution(state, score, score, "", certified=True)
             component.states = _States(ranking, present, part.weights)

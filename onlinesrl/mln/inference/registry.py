@@ -65,6 +65,7 @@ class MlnEngine(EngineSection):
             presolve=self.presolve == "exact",
             growth=router.growth,
             limits=Limits(max_atoms, self.max_groundings),
+            max_work=self.max_work,
             seed=seed,
         )
 
@@ -160,7 +161,6 @@ class MpeSection(MlnEngine):
             inference,
             audit_every=self.audit_every,
             eager=EAGER[self.lazy if cuts else "never"],
-            max_work=self.max_work,
             best=self.best,
         )
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bytes, Ints, Ints32, gathered
+from onlinesrl.core.arrays import Bools, Bytes, Ints, Ints32, gathered
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
 from onlinesrl.mln.kernels.pairwise_mrf import Pairwise, pairwise
@@ -37,8 +37,8 @@ class Folds(Frame):
     waiting: Annotated[Ints32, "2 * variable"]  # variables that may have two edges
 
 
-def folds(size: Ints, low: Ints32, high: Ints32) -> Folds:
-    """Return the folds of a cost whose variables have so many values and these edges."""
+def folds(size: Ints, low: Ints32, high: Ints32, visible: Bools) -> Folds:
+    """Return the folds of a cost whose variables have so many values and these edges; none is visible."""
     n, edges = len(size), len(low)
     room = np.zeros(n, np.int32)
     fields = {
@@ -49,7 +49,7 @@ def folds(size: Ints, low: Ints32, high: Ints32) -> Folds:
         "head": np.full(n, -1, np.int32),
     }
     order = Folds.zeros(fields, variable=n, edge=edges)
-    _find(order, size)
+    _find(order, size, visible)
     return order
 
 
@@ -122,7 +122,7 @@ def _fold_variable(f: Folds, size: Ints, v: int) -> bool:
 
 
 @kernel
-def _find(f: Folds, size: Ints) -> None:
+def _find(f: Folds, size: Ints, visible: Bools) -> None:
     for e in range(f.size[EDGES]):
         _link(f, f.low[e], 2 * e)
         _link(f, f.high[e], 2 * e + 1)
@@ -132,7 +132,7 @@ def _find(f: Folds, size: Ints) -> None:
     while waiting > 0:
         waiting -= 1
         v = f.waiting[waiting]
-        if f.folded[v] or f.degree[v] > 2 or not _fold_variable(f, size, v):
+        if visible[v] or f.folded[v] or f.degree[v] > 2 or not _fold_variable(f, size, v):
             continue
         arc = f.head[v]
         while arc >= 0:

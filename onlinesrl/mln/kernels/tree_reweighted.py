@@ -161,7 +161,7 @@ def bound(p: Pairwise, t: Messages) -> float:
 
 
 @kernel
-def _local(p: Pairwise, t: Messages, v: int, x: int, rounding: bool) -> float:
+def local(p: Pairwise, t: Messages, v: int, x: int, rounding: bool) -> float:
     """Return the cost of a variable's value, given the others' values.
 
     When ``rounding``, higher variables have no values yet, and their messages stand for them.
@@ -184,10 +184,10 @@ def _local(p: Pairwise, t: Messages, v: int, x: int, rounding: bool) -> float:
 def _settle(p: Pairwise, t: Messages, v: int, rounding: bool) -> bool:
     """Give a variable its cheapest value that is alive; returns whether it changed."""
     old = t.state[v]
-    best, least = old, np.inf if rounding else _local(p, t, v, old, False)
+    best, least = old, np.inf if rounding else local(p, t, v, old, False)
     for i in range(t.count[v]):
         x = t.value[p.start[v] + i]
-        cost = _local(p, t, v, x, rounding)
+        cost = local(p, t, v, x, rounding)
         if cost < least:
             best, least = x, cost
     t.state[v] = best

@@ -561,8 +561,9 @@ class ExampleProcessor:
             if self.lazy is not None:
                 states, proven = self.lazy.ranking.first(n), self.lazy.ranking.proven
             else:
-                atoms, engine = np.arange(model.n_atoms), self.inference.engine
-                rows, proven = best_states(model, weight, atoms, n, engine, best)
+                atoms, inference = np.arange(model.n_atoms), self.inference
+                engine, max_work = inference.engine, inference.max_work
+                rows, proven = best_states(model, weight, atoms, n, engine, max_work, best)
                 states = [row.solution for row in rows]
             others = [x for x in states if not np.array_equal(x.state, best.state)][: n - 1]
             self._rank(w, others, self._weights(averaged=True))

@@ -243,7 +243,7 @@ def _best_states(world: World, n: int, max_work: int | None) -> tuple[World, lis
         from onlinesrl.mln.inference.ilp import Ilp
 
         engine = exact_engine(Ilp(max_work=max_work), max_work)
-        return world, *best_states(world.model, world.weight, world.visible, n, engine)
+        return world, *best_states(world.model, world.weight, world.visible, n, engine, max_work)
     world, solutions, complete = _lazily(world, world.lazy, max_work, n)
     error = Magnitude.of(world.weight).rounding
     return world, ranked(solutions, world.visible, error), complete

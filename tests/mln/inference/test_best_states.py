@@ -15,7 +15,8 @@ from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.protocols import Wide
 from onlinesrl.mln.inference.registry import exact_engine
 from onlinesrl.mln.inference.router import build_structure
-from tests.support.ground_mrfs import clause_model, clique, transitive
+from tests.support.families import FAMILIES, case
+from tests.support.ground_mrfs import clause_model, clique, instance, transitive
 
 ENGINE = exact_engine(Ilp(), None)
 
@@ -46,13 +47,13 @@ def by_enumeration(model, weight, visible) -> dict[tuple[int, ...], float]:
     return best
 
 
-def check(model, weight, visible, n) -> None:
+def check(model, weight, visible, n, max_work=None) -> None:
     expected = by_enumeration(model, weight, visible)
     if not expected:
         with pytest.raises(Infeasible):
-            best_states(model, weight, visible, n, ENGINE)
+            best_states(model, weight, visible, n, ENGINE, max_work)
         return
-    found, complete = best_states(model, weight, visible, n, ENGINE)
+    found, complete = best_states(model, weight, visible, n, ENGINE, max_work)
     keys = [tuple(row.solution.state[visible].tolist()) for row in found]
     scores = nlargest(n, expected.values())
     assert complete
@@ -75,14 +76,44 @@ def test_narrow_models(number):
         check(*drawn(Random(seed)), n=[1, 2, 5, 9, 40][seed % 5])
 
 
-@tiers("number", 60, 2_000)
-def test_models_that_are_solved_again_for_each_state(monkeypatch, number):
-    def wide(*_):
-        raise Wide("all are")
+def wide(*_):
+    raise Wide("all are")
 
+
+@pytest.mark.parametrize("max_work", [None, 0])
+@tiers("number", 60, 2_000)
+def test_models_of_one_search_and_those_that_are_solved_again_for_each_state(
+    monkeypatch, number, max_work
+):
     monkeypatch.setattr(module, "build_structure", wide)
     for seed in range(number):
-        check(*drawn(Random(seed)), n=[1, 2, 5, 9][seed % 4])
+        check(*drawn(Random(seed)), [1, 2, 5, 9, 40][seed % 5], max_work)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@tiers("number", 4, 200)
+def test_families_by_one_search(monkeypatch, name, number):
+    """Every other case with weights that tie, and in part with atoms that are not visible."""
+    monkeypatch.setattr(module, "build_structure", wide)
+    for seed in range(number):
+        of, rng = case(name, seed, large=False), Random(seed)
+        model, weight = clause_model(of.n, of.clauses, of.family.groups)
+        visible = np.flatnonzero([rng.random() < [0.7, 1.0, 1.0][seed % 3] for _ in range(of.n)])
+        check(model, np.round(weight, [9, 0][seed % 2]), visible, [2, 5, 30, 9][seed % 4])
+
+
+def test_a_graph_with_loops_as_without_those_before():
+    """Too large for enumeration: each next state by the engine, on the atoms' values that are left."""
+    recorded = instance("W3-100-strong-0")
+    model, weight, atoms = recorded.model, recorded.weights, np.arange(600)
+
+    found, complete = best_states(model, weight, atoms, 3, ENGINE, None)
+
+    assert complete
+    for row in found:
+        assert row.solution.route == "branch-and-bound"
+        assert row.solution.score == pytest.approx(ENGINE.solve(model, weight).score, abs=1e-6)
+        model, weight = model.without(row.solution.state, atoms), np.append(weight, 0.0)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 30])
@@ -132,7 +163,7 @@ def test_a_long_chain_as_list_viterbi():
         ]
     expected = nlargest(n, (row for end in ends for row in end))
 
-    found, complete = best_states(model, weight, np.arange(model.n_atoms), n, ENGINE)
+    found, complete = best_states(model, weight, np.arange(model.n_atoms), n, ENGINE, None)
 
     assert complete
     paths = [row.solution.state.reshape(length, labels).argmax(1).tolist() for row in found]
@@ -149,7 +180,7 @@ def test_atoms_that_are_not_visible_make_no_two_states(hidden):
     model, weight = clause_model(30, rows)
     visible = np.setdiff1d(np.arange(30), hidden)
 
-    found, complete = best_states(model, weight, visible, 40, ENGINE)
+    found, complete = best_states(model, weight, visible, 40, ENGINE, None)
 
     assert complete
     keys = {tuple(row.solution.state[visible].tolist()) for row in found}
@@ -161,15 +192,16 @@ def test_atoms_that_are_not_visible_make_no_two_states(hidden):
         assert row.solution.score == pytest.approx(best.score, abs=1e-9)
 
 
-def test_the_search_for_a_wide_model_goes_on_to_the_proof():
+@pytest.mark.parametrize("max_work", [None, 0])
+def test_the_search_for_a_wide_model_goes_on_to_the_proof(max_work):
     problem = transitive(4, 3)
-    check(problem.model, problem.weights, np.arange(12), 12)
+    check(problem.model, problem.weights, np.arange(12), 12, max_work)
 
 
 def test_a_limit_is_told():
     problem = clique(40)
     engine = exact_engine(Ilp(max_work=1), 1)
-    found, complete = best_states(problem.model, problem.weights, np.arange(40), 3, engine)
+    found, complete = best_states(problem.model, problem.weights, np.arange(40), 3, engine, 1)
     assert not any(row.solution.certified for row in found)
     assert [row.rank for row in found] == sorted(row.rank for row in found)
     assert complete == (len(found) == 3)

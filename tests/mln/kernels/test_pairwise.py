@@ -54,9 +54,10 @@ def test_the_cost_of_a_state():
 @given(graphs())
 def test_the_rest_of_folding_has_the_same_optimum(p):
     least = min(costs(p).values())
-    folds = low_degree_elimination.folds(np.diff(p.start), p.low, p.high)
+    size = np.diff(p.start)
+    folds = low_degree_elimination.folds(size, p.low, p.high, np.zeros(len(size), np.bool_))
     edges = folds.size[low_degree_elimination.EDGES]
-    whole = pairwise(np.diff(p.start), folds.low[:edges], folds.high[:edges])
+    whole = pairwise(size, folds.low[:edges], folds.high[:edges])
     whole.unary[:] = p.unary
     whole.table[: len(p.table)] = p.table
 
@@ -100,16 +101,25 @@ def test_bounds_hold_for_all_states_and_each_value(p, sweeps):
     assert np.isfinite(by_state[tuple(t.state.tolist())])
 
 
-@given(graphs())
-def test_the_search_finds_the_best_state(p):
+@given(graphs(), st.integers(1, 8), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.5, 1.0]))
+def test_the_search_finds_the_best_states(p, n, seed, share):
     by_state = costs(p)
-    tree = branch_and_bound.tree(p)
+    visible = np.random.default_rng(seed).random(len(p.unary)) < share
+    tree = branch_and_bound.tree(p, n, visible.astype(np.uint8))
 
-    assert (
-        branch_and_bound.search(p, tree_reweighted.messages(p), tree, 10**9)
-        == branch_and_bound.PROVEN
-    )
+    status = branch_and_bound.search(p, tree_reweighted.messages(p), tree, 10**9)
 
-    assert tree.value[branch_and_bound.FOUND] == pytest.approx(min(by_state.values()), abs=1e-7)
-    assert by_state[tuple(tree.best.tolist())] == pytest.approx(tree.value[branch_and_bound.FOUND])
-    assert tree.value[branch_and_bound.ROOT] <= tree.value[branch_and_bound.FOUND]
+    def key(state):
+        return tuple(x if visible[p.start[v] + x] else -1 for v, x in enumerate(state))
+
+    least = dict[tuple[int, ...], float]()
+    for state, value in by_state.items():
+        least[key(state)] = min(value, least.get(key(state), np.inf))
+    expected = sorted(value for value in least.values() if value < np.inf)[:n]
+    found = [tuple(state) for state in tree.best[: len(expected)].tolist()]
+    assert status == branch_and_bound.PROVEN
+    assert tree.cost[: len(expected)] == pytest.approx(expected, abs=1e-7)
+    assert np.all(tree.cost[len(expected) :] == np.inf)
+    assert [by_state[state] for state in found] == pytest.approx(expected, abs=1e-7)
+    assert len({*map(key, found)}) == len(found)
+    assert tree.value[branch_and_bound.ROOT] <= tree.cost[0]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.inference import best_states as best_states_module
+from onlinesrl.mln.inference.branch_and_bound import Search
 from onlinesrl.mln.inference.brute_force import MAX_ATOMS, state_scores
 from onlinesrl.mln.inference.protocols import Wide
 from onlinesrl.mln.inference.registry import map_engine
@@ -162,8 +163,16 @@ def chains(number):
     return {("Knows", pair): 1.0 for pair in pairs}
 
 
+class Unproven(Search):
+    """A search of all best states at once that proves nothing, so that the engine is asked for each."""
+
+    def go_on(self, most_work):
+        return replace(super().go_on(most_work), certified=False)
+
+
 def test_only_what_a_step_touches_is_solved_again(monkeypatch):
     monkeypatch.setattr(best_states_module, "build_structure", wide)
+    monkeypatch.setattr(best_states_module, "Search", Unproven)
     world = MlnWorld(parse(CHAINS), ["Smokes"], engine=(engine := Searches()))
     world.apply(chains(8))
     first = world.best_states(3)
@@ -187,6 +196,7 @@ def test_only_what_a_step_touches_is_solved_again(monkeypatch):
 
 def test_a_search_that_ends_at_its_limit_is_told(monkeypatch):
     monkeypatch.setattr(best_states_module, "build_structure", wide)
+    monkeypatch.setattr(best_states_module, "Search", Unproven)
     world = MlnWorld(parse(CHAINS), ["Smokes"], engine=(engine := Searches()))
     world.apply(chains(3))
     assert all(other.certified for other in world.best_states(4))
