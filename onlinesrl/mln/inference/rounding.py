@@ -20,6 +20,8 @@ from onlinesrl.mln.kernels.weight_magnitude import HIGHEST, TOLERANCE, UNIT
 SHARE = 1e-6
 """The largest error as a share of the sum, if the smallest weight is smaller."""
 
+SEARCHED = 1e-9
+"""The largest error of branch and bound as a share of the sum."""
 SMALL, SUM, HUGE = 1e-4, 2.0**23, 2.0**40
 """Numbers are scaled for a solver: up to ``SMALL`` while the sum stays below ``SUM``, ``HUGE`` sums to it."""
 FINE, COARSE = 1e-8, 1e-6
@@ -30,11 +32,13 @@ FINE, COARSE = 1e-8, 1e-6
 class Magnitude:
     """The size of weights and bonuses: the sum of their absolute values, and the least above 0.
 
-    ``rounding`` bounds the error of any sum of these numbers, in whatever order they are added.
+    ``step`` divides all of them, and so the difference of any two scores; 0: none is known. ``rounding``
+    bounds the error of any sum of these numbers, in whatever order they are added.
     """
 
     total: float
     least: float
+    step: float
     rounding: float
 
     @classmethod
@@ -49,7 +53,8 @@ class Magnitude:
                 "weight hard, with a full stop at its end"
             )
         least = float(size.min(where=size > 0, initial=np.inf))
-        return cls(total, least, (len(size) + 1) * UNIT * total)
+        step = least if total > 0 and not np.any(np.fmod(size, least)) else 0.0
+        return cls(total, least, step, (len(size) + 1) * UNIT * total)
 
     @property
     def coarse(self) -> bool:
@@ -63,11 +68,13 @@ class Magnitude:
     def better(self, a: Solution, b: Solution, columns: int) -> Solution:
         """Return the better of two answers, the first of equal ones, with the least bound.
 
-        A solver's program has at most so many ``columns``.
+        A solver's program has at most so many ``columns``. The bound of one proves the state of another where
+        they meet, up to errors, or where no score can lie between them.
         """
         best, least = a if a.score >= b.score else b, min(a.bound, b.bound)
-        excess = least - best.score + self.rounding + self.hidden(columns)
-        certified = best.score > -np.inf and self.certifies(excess)
+        gap, error = least - best.score, self.rounding + self.hidden(columns)
+        meet = gap <= max(self.step / 2, error, SEARCHED * self.total)
+        certified = best.score > -np.inf and meet and self.certifies(gap + error)
         route = b.route if certified else best.route
         return Solution(best.state, best.score, max(least, best.score), route, certified)
 

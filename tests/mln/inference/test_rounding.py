@@ -16,7 +16,7 @@ import onlinesrl as srl
 from onlinesrl.core.errors import ExampleError, Infeasible, Unsolved
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.lp_relaxation import Lp
-from onlinesrl.mln.inference.protocols import MapEngine
+from onlinesrl.mln.inference.protocols import MapEngine, Solution
 from onlinesrl.mln.inference.registry import exact_engine, marginal_engine
 from onlinesrl.mln.inference.rounding import Magnitude
 from onlinesrl.mln.inference.router import Router
@@ -196,3 +196,22 @@ def test_a_living_world_refuses_a_step_whose_weights_no_sum_holds() -> None:
     with pytest.raises(Unsolved, match="make the rule of a large weight hard"):
         world.apply(add={"P": ["a", "b"]})
     assert world.answer() == before
+
+
+@pytest.mark.parametrize(
+    ("weights", "gap", "certified"),
+    [
+        ([0.233, 0.41], 0.07, False),
+        ([0.233, 0.41], 1e-12, True),
+        ([0.5, 2.0], 0.2, True),  # scores differ by halves
+        ([0.5, 2.0], 0.3, False),
+    ],
+)
+def test_the_bound_of_one_search_proves_the_state_of_another_where_no_score_lies_between(
+    weights: list[float], gap: float, certified: bool
+) -> None:
+    state = np.zeros(2, np.uint8)
+    searched = Solution(state, -np.inf, 1.0 + gap, "branch-and-bound", False)
+    local = Solution(state, 1.0, np.inf, "walksat", False)
+    answer = Magnitude.of(np.array(weights)).better(local, searched, columns=4)
+    assert (answer.score, answer.certified) == (1.0, certified)
