@@ -85,7 +85,7 @@ class _Solution(NamedTuple):
 
 
 class _PartialGrounding(NamedTuple):
-    """The clauses, by place, that are left out, and those of their ground clauses that are ground."""
+    """The clauses, by place among hard ones, that are left out, and those of their rows that are ground."""
 
     clauses: list[Natural]
     rows: list[tuple[Natural, Constants]]
@@ -221,7 +221,7 @@ class MlnWorld:
     def _resume(self, facts: Mapping[GroundAtom, float], partial: _PartialGrounding) -> None:
         """Ground facts in a world without any. Raises ValueError and LookupError for another model's."""
         grounder = self._grounder
-        numbers = grounder.numbers
+        numbers = _hard_clauses(grounder)
         grounder.left_out = frozenset(numbers[place] for place in partial.clauses)
         if not grounder.left_out <= grounder.may_wait:
             raise ValueError("a clause is left out that cannot be")
@@ -835,6 +835,11 @@ class MlnWorld:
         return forest.feasible
 
 
+def _hard_clauses(grounder: IncrementalGrounder) -> list[int]:
+    """Return the numbers of the hard clauses, in an order that the text with other weights keeps."""
+    return [number for number in grounder.numbers if grounder.clause(number).hard]
+
+
 def _partial_grounding(
     grounder: IncrementalGrounder,
     left_out: frozenset[int],
@@ -846,7 +851,7 @@ def _partial_grounding(
     ``rows`` are all ground clauses now; of those that are ``replaced`` it is known whether they were there.
     """
     present = {key: True for key in rows if key[0] in left_out} if left_out else {}
-    place = {number: n for n, number in enumerate(grounder.numbers)}
+    place = {number: n for n, number in enumerate(_hard_clauses(grounder))}
     keys = [
         key
         for key, was_there in {**present, **replaced}.items()

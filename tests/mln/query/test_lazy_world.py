@@ -314,6 +314,21 @@ def test_a_world_goes_on_from_a_file(tmp_path, monkeypatch):
         assert other.conflicts == world.conflicts
 
 
+def test_a_world_with_other_weights_goes_on_from_a_file(tmp_path, monkeypatch):
+    """Its text has the hard rules before the soft ones."""
+    monkeypatch.setitem(EAGER, "auto", 0)
+    text = "n = {A, B, C}\nSame(n, n)\n%s Same(x, y)\nSame(x, y) ^ Same(y, z) => Same(x, z).\n"
+    world = srl.World(srl.Model(text % "-0.5", "mln"), "Same")
+    world.apply(add={"Same": [("A", "B"), ("B", "C")]})
+    world.set_weights(text % "-0.25")
+    world.save(tmp_path / "world")
+    other = srl.World.load(tmp_path / "world")
+    assert (other.certificate, other.answer()["Same"]) == (
+        world.certificate,
+        world.answer()["Same"],
+    )
+
+
 def test_probabilities_of_what_is_too_much_are_refused():
     similar, _ = dedup(120, 0)
     world = srl.World(srl.Model(RULES), "Same")
