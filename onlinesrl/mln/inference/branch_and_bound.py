@@ -57,8 +57,9 @@ class Search:
         self._offered = -np.inf
         self._proven = False
         if n > 1:  # so that none of the states violates a hard clause
-            worst = self._scale * (self._tables.most + self._size.total) - self._folded
-            self._tree.value[FOUND] = worst + 0.5
+            least = float(weight.sum(where=weight < 0) + bonus.sum(where=bonus < 0))
+            worst = self._scale * (self._tables.most - least) - self._folded
+            self._tree.value[FOUND] = worst + (self._scale * self._size.total + 1) / 2
 
     def offer(self, score: float) -> None:
         """Tell the search of the score of a feasible state: it then looks only for better states."""

@@ -89,9 +89,11 @@ def _filter(p: Pairwise, t: Messages, s: Tree, most: float) -> int:
 
 @kernel
 def _place(p: Pairwise, t: Messages, s: Tree) -> int:
-    """Return the place among the best states of one with the visible values of ``t.state``, else the last."""
+    """Return the place of a best state with the visible values of ``t.state``, else a free or the last."""
     for i in range(len(s.cost) - 1):
-        same = s.cost[i] < np.inf
+        if s.cost[i] == np.inf:
+            return i
+        same = True
         for v in range(len(t.state)):
             x, y = t.state[v], s.best[i, v]
             if x != y and (s.visible[p.start[v] + x] or s.visible[p.start[v] + y]):
@@ -105,8 +107,11 @@ def _place(p: Pairwise, t: Messages, s: Tree) -> int:
 @kernel
 def _keep(p: Pairwise, t: Messages, s: Tree) -> None:
     """Remember the state ``t.state`` where it is one of the best so far."""
-    value, i = cost(p, t.state), _place(p, t, s)
-    if value >= min(s.value[FOUND], s.cost[i]):
+    value = cost(p, t.state)
+    if value >= s.value[FOUND]:
+        return
+    i = _place(p, t, s)
+    if value >= s.cost[i]:
         return
     while i > 0 and s.cost[i - 1] > value:
         s.cost[i] = s.cost[i - 1]

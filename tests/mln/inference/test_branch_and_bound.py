@@ -55,6 +55,15 @@ def test_a_state_that_is_offered_is_exceeded_or_proven():
         assert less == 0 or (answer.certified and answer.score == pytest.approx(best, abs=1e-6))
 
 
+def test_no_state_is_lost_where_weights_are_large():
+    """All clauses of negative weight hold in the worst state, which is among all eight."""
+    problem = Problem(*clause_model(3, [(-1e9, [-3, -1, 2]), (-1e9, [-3, -2, -1])]))
+    search = Search(problem.model, problem.weights, n=9, visible=np.arange(3))
+    assert search.go_on(10**9).certified
+    scores = [solution.score for solution in search.solutions()]
+    assert scores == [-1e9] * 2 + [-2e9] * 6
+
+
 def pigeons(holes: int) -> Problem:
     """One pigeon more than holes: no state is feasible, which one node does not prove."""
     pigeons = range(holes + 1)
