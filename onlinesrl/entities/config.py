@@ -60,7 +60,7 @@ class EntitiesSection(Section):
             if text != expected:
                 raise UsageError(
                     f"{program.file}: rule {number} is {text}, expected {expected}, as in the `rules` of an "
-                    "EntityResolver with this section"
+                    "EntityResolver with this section; `onlinesrl learn --fresh` writes these"
                 )
         world.set_model(program)
         return world

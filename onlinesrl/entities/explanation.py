@@ -43,9 +43,9 @@ class Link:
         return self.pair + sum(level.weight for level in self.levels)
 
     def __str__(self) -> str:
-        levels = ", ".join(f"{x.column} {x.level} {x.weight:+.3f}" for x in self.levels)
+        levels = "".join(f", {x.column} {x.level} {x.weight:+.3f}" for x in self.levels)
         label = "a label; " if self.label is not None else ""
-        return f"{self.a} - {self.b}: {label}{self.log_odds:+.3f} = {self.pair:+.3f}, {levels}"
+        return f"{self.a} - {self.b}: {label}{self.log_odds:+.3f} = {self.pair:+.3f}{levels}"
 
 
 @dataclass(frozen=True)

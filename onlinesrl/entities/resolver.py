@@ -612,12 +612,13 @@ class EntityResolver:
         Of two records it has the levels that speak for one entity and against it, the best answer otherwise,
         and the fewest records without which it would be otherwise, see ``RecordFlip``. Of one it is an
         ``EntityExplanation``. Both solve again without records, as exactly as any step. Raises DataError for
-        an unknown record, ExplanationError where nothing joins the two, and Unsolved.
+        an unknown record, ExplanationError where nothing joins the two or one source has both, and Unsolved.
         """
         if b is None:
             return self._explained(a)
-        pair = _pair_of(a, b, self.places)
-        if pair not in self._facts:
+        pair = m, n = _pair_of(a, b, self.places)
+        by_source = n not in self._label.get(m, {}) and self._decided(m, n) is not None
+        if by_source or pair not in self._facts:
             raise ExplanationError(
                 f"{shown(a)} and {shown(b)} are of two entities, since {self._apart(*pair)}"
             )

@@ -143,8 +143,21 @@ class EntityWorld:
         if name == ENTITY and self.value(atom) is not None:
             return self.resolver.explain(records[0])
         raise ExplanationError(
-            f"{show_ground_atom(*atom)} is not in the answer: expected {SAME} of two records, or "
-            f"{ENTITY} of a record and the oldest of its entity"
+            f"{show_ground_atom(*atom)} is not in the answer: {self._lack(atom)}"
+        )
+
+    def _lack(self, atom: GroundAtom) -> str:
+        """Return why an atom is not in the answer."""
+        name, records = atom
+        if name in (SAME, ENTITY) and len(records) == 2:
+            for record in records:
+                if record not in self.resolver.places:
+                    return f"there is no record {shown(record)}"
+            if name == ENTITY:
+                entity = self.resolver.entity(records[0])
+                return f"{shown(records[0])} is of the entity {shown(entity)}"
+        return (
+            f"expected {SAME} of two records, or {ENTITY} of a record and the oldest of its entity"
         )
 
     # steps -------------------------------------------------------------------------------------------

@@ -30,7 +30,8 @@ def learn(config: EntityWeights, fresh: bool) -> Iterator[str]:
     """
     if config.model.exists() and not fresh:
         raise FolderError(f"{config.model}: there is a model already; --fresh replaces it")
-    assert config.entities is not None
+    if config.source.mapping is not None:
+        config.source.mapping.check(config.argument_types(), config.query, False, config.error)
     present, bad = _present(config)
     records, labels = present.records, present.labels
     if not present.candidates and not labels:
@@ -49,7 +50,6 @@ def learn(config: EntityWeights, fresh: bool) -> Iterator[str]:
 
 def _present(config: EntityWeights) -> tuple[EntityResolver, int]:
     """Return the records and labels that a source leaves, judged by no weights, and how many are bad."""
-    assert config.entities is not None
     ground = EntityWorld(config.entities.resolver)
     world, bad = KeyedWorld(TransactionalWorld(ground), config.entities.facts()), 0
     for record, change in chain.from_iterable(make_reader(config).read()):

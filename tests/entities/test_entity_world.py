@@ -252,10 +252,21 @@ def test_what_has_no_explanation_is_said() -> None:
     for name, records, says in [
         ("Same", ("p",), r"Same\(p\) is not in the answer"),
         ("Same", ("p", "q", "r"), "is not in the answer"),
-        ("Entity", ("q", "p"), "is not in the answer"),
+        ("Entity", ("q", "p"), r"Entity\(q, p\) is not in the answer: 'q' is of the entity 'q'"),
+        ("Entity", ("q", "z"), "is not in the answer: there is no record 'z'"),
+        ("Same", ("z", "p"), "is not in the answer: there is no record 'z'"),
         ("a", ("p", "x"), "is not in the answer"),
         ("Same", ("p", "p"), r"Same\(p, p\) is not in the answer"),
         ("Same", ("q", "p"), "both have the source 's'"),
     ]:
         with pytest.raises(ExplanationError, match=says):
             lived.explain((name, records))
+    lived.apply(row("t", a="x", b="x", source="t"))  # joins both, of which it can have one
+    with pytest.raises(ExplanationError, match="both have the source 's'"):
+        lived.explain(("Same", ("q", "p")))
+
+
+def test_a_link_by_a_label_alone_has_no_levels() -> None:
+    lived = world()
+    lived.apply(row("p", a="x") | row("q", b="x") | {("Same", ("p", "q")): 1.0})
+    assert "p - q: a label; -0.400 = -0.400\n" in f"{lived.explain(('Entity', ('q', 'p')))}\n"

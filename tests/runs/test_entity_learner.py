@@ -200,7 +200,7 @@ def test_what_a_client_sends_is_answered_with_reasons(job, tmp_path):
         ({"entities": {"block": [], "compare": {"a": "exact"}}}, "entities.block is []"),
         (
             {"entities": {"block": ["b"], "compare": {"a": "exact"}}},
-            "as in the `rules` of an EntityResolver",
+            "with this section; `onlinesrl learn --fresh` writes these",
         ),
     ],
 )

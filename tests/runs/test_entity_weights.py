@@ -101,3 +101,25 @@ def test_records_without_a_common_key_teach_nothing(job, lines):
     assert run.call("learn", run.config) == 65
     assert f"none of {len(lines)} records has a key in common" in run.said
     assert not (run.folder / "new.mln").exists()
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("entities=null", "entities"),
+        ("model=people.psl", "model: the weights are Markov logic, expected people.mln"),
+        (
+            "entities.one_to_one=sorce",
+            "no rule of evidence gives sorce, a column of entities, a value",
+        ),
+        (
+            "source.mapping.evidence.nam=[{arguments: [Nr, Name]}]",
+            "source.mapping.evidence.nam: no predicate of the model; expected one of born, name, Same",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_said_before_a_model_is_written(job, override, says):
+    run, _ = lists(job)
+    assert run.call("learn", run.config, "--set", override) == 78
+    assert says in run.said
+    assert not {*run.folder.glob("*.mln"), *run.folder.glob("*.psl")}

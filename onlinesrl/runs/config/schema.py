@@ -335,6 +335,12 @@ class MlnConfig(Config):
             raise ValueError("source.background: records come by the source; leave it out")
         if getattr(self.inference, "best", 1) > 1:
             raise ValueError("inference.best: not for entities, which are one answer; leave it out")
+        if self.source.mapping is not None:
+            for column in self.entities.resolver().columns:
+                if column not in self.source.mapping.evidence:
+                    raise ValueError(
+                        f"source.mapping: no rule of evidence gives {column}, a column of entities, a value"
+                    )
         return self
 
     def argument_types(self, program: Program | None = None) -> dict[str, tuple[str | None, ...]]:
@@ -356,6 +362,13 @@ class EntityWeights(MlnConfig):
     """The keys of a run over records, whose ``model`` is yet to be written."""
 
     model: AnyPath
+    entities: EntitiesSection
+
+    @model_validator(mode="after")
+    def _writes_markov_logic(self) -> Self:
+        if self.language is not language_of(".mln"):
+            raise ValueError(f"model: the weights are Markov logic, expected {self.model.stem}.mln")
+        return self
 
 
 class PslConfig(Config):
