@@ -89,6 +89,8 @@ class EntityExplanation(Explanation):
             yield f"whether one of {self.untried:,} other records splits it was not tried: that takes long"
         elif len(self.records) > 2:
             yield f"no {'other ' if self.splits else ''}record alone splits it"
+        if not self.certified:
+            yield "not all of these answers are proven to be the best: a search ended early"
 
 
 class RecordFlip(Flip):

@@ -632,3 +632,19 @@ def test_a_value_that_cannot_be_compared_is_said_with_its_record_and_column(valu
     with pytest.raises(srl.DataError, match=r"record 'q': the value of name is .*, expected text"):
         resolver.add({"p": {"k": 1, "name": "Anna"}, "q": {"k": 1, "name": value}})
     assert resolver.records == {"p": {"k": "1", "name": None}}
+
+
+def test_an_explanation_says_that_its_answers_are_not_proven(monkeypatch) -> None:
+    unproven = "not all of these answers are proven to be the best: a search ended early"
+    rng = random.Random(2)
+    table = {
+        f"r{n}": {"k": "1", **{column: rng.choice("xyz") for column in "abc"}} for n in range(14)
+    }
+    for work, proven in ((module.MOST_WORK, True), (1, False)):
+        monkeypatch.setattr(module, "MOST_WORK", work)
+        resolver = srl.EntityResolver(["k"], dict.fromkeys("abc", "exact"))
+        resolver.weigh({0: -0.2, 1: 1.1, 2: -0.9, 3: 1.0, 4: -1.21, 5: 0.8, 6: -1.07})
+        assert resolver.add(table).certified is proven
+        explanation = resolver.explain("r0")
+        assert explanation.certified is proven
+        assert (unproven in str(explanation)) is not proven
