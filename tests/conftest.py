@@ -322,7 +322,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         if "CI" in os.environ:  # where nobody would see which tests failed before a hang
             signal.signal(signal.SIGALRM, signal.default_int_handler)
-            signal.alarm(3000)
+            signal.alarm(3600)
         compileall.compile_dir(REPO / "onlinesrl", quiet=2)
     soak = config.option.markexpr == "soak"
     settings.load_profile("soak" if soak else "few")
