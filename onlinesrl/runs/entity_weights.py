@@ -26,7 +26,7 @@ def learn(config: EntityWeights, fresh: bool) -> Iterator[str]:
 
     The records are those that the source leaves, corrected and withdrawn as in a run. Labels of evidence
     and of truth count alike. Raises FolderError where there is a model already, unless ``fresh``, and
-    DataError where no two records have a common key.
+    DataError where no two records have a common key, or too many are bad.
     """
     if config.model.exists() and not fresh:
         raise FolderError(f"{config.model}: there is a model already; --fresh replaces it")
@@ -49,10 +49,14 @@ def learn(config: EntityWeights, fresh: bool) -> Iterator[str]:
 
 
 def _present(config: EntityWeights) -> tuple[EntityResolver, int]:
-    """Return the records and labels that a source leaves, judged by no weights, and how many are bad."""
+    """Return the records and labels that a source leaves, judged by no weights, and how many are bad.
+
+    Raises DataError where these are more than ``limits.bad_share``.
+    """
     ground = EntityWorld(config.entities.resolver)
-    world, bad = KeyedWorld(TransactionalWorld(ground), config.entities.facts()), 0
+    world, read, bad = KeyedWorld(TransactionalWorld(ground), config.entities.facts()), 0, 0
     for record, change in chain.from_iterable(make_reader(config).read()):
+        read += 1
         try:
             if isinstance(change, ExampleError):
                 raise change
@@ -62,6 +66,8 @@ def _present(config: EntityWeights) -> tuple[EntityResolver, int]:
             bad += 1
             if bad <= SHOWN:
                 warn(f"{record.file}:{record.line}: {str(error).partition(chr(10))[0]}")
+    if bad > config.limits.bad_share * read:
+        raise DataError(f"{bad:,} of {read:,} records are bad, more than limits.bad_share")
     return world.ground.resolver, bad
 
 

@@ -92,6 +92,8 @@ def test_weights_are_those_of_the_records_and_labels_that_are_left(job, monkeypa
     }
     fitted = srl.EntityResolver(**ENTITIES).fit(rows, [("r0", "r6")], [("r2", "r8")])
     assert (run.folder / "new.mln").read_text().split("\n", 1)[1] == fitted.rules
+    assert run.call("learn", run.config, "--fresh", "--set", "limits.bad_share=0.05") == 65
+    assert "2 of 21 records are bad, more than limits.bad_share" in run.said
 
 
 @pytest.mark.parametrize("lines", [[], [row("p", "Anna", "1950"), row("q", "Bruno", "1970")]])
