@@ -90,9 +90,9 @@ def _by_clause(model: GroundMRF, weight: Floats) -> Marginals:
 
 
 def together(n_atoms: int, by_atoms: Sequence[tuple[Ints, Marginals]]) -> Marginals:
-    """Join the marginals of the parts of a model, each with its atoms; those of the last part hold.
+    """Join the marginals of the parts of a model, each with its atoms; an atom's last part is what counts.
 
-    ``log_z`` is right where no clause is in two parts.
+    An atom of no part has 0. ``log_z`` is right where no clause is in two parts.
     """
     probability = np.zeros(n_atoms)
     for atoms, part in by_atoms:

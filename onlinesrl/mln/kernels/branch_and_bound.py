@@ -111,6 +111,7 @@ def _keep(p: Pairwise, t: Messages, s: Tree) -> None:
     if value >= s.value[FOUND]:
         return
     i = _place(p, t, s)
+    s.size[WORK] += i * len(t.state)
     if value >= s.cost[i]:
         return
     while i > 0 and s.cost[i - 1] > value:

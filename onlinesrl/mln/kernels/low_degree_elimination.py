@@ -38,7 +38,7 @@ class Folds(Frame):
 
 
 def folds(size: Ints, low: Ints32, high: Ints32, visible: Bools) -> Folds:
-    """Return the folds of a cost whose variables have so many values and these edges; none is visible."""
+    """Return the folds of a cost of variables with so many values and these edges, none of a visible one."""
     n, edges = len(size), len(low)
     room = np.zeros(n, np.int32)
     fields = {
