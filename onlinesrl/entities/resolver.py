@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import chain, combinations, product
+from itertools import chain, combinations
 from math import comb, exp, fsum, inf, isinf, isnan, nan
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypedDict
@@ -630,15 +630,13 @@ class EntityResolver:
     def _explained(self, name: str) -> EntityExplanation:
         """Return what holds the entity of a record together."""
         oldest, *later = records = [self.places[record] for record in self.together(name)]
-        links, reached = list[Link](), [oldest]
-        while later:
-            a, b = max(
-                product(reached, later),
-                key=lambda pair: (self._strength(*pair), *(-n for n in pair)),
-            )
-            links.append(self._link(a, b))
-            reached.append(b)
-            later.remove(b)
+        links = list[Link]()
+        nearest = {n: (self._strength(oldest, n), -oldest) for n in later}  # Prim's algorithm
+        while nearest:
+            n = max(nearest, key=lambda n: (*nearest[n], -n))
+            links.append(self._link(-nearest.pop(n)[1], n))
+            for m, link in nearest.items():
+                nearest[m] = max(link, (self._strength(n, m), -n))
         trials, names = Withdrawals(self._around(oldest)), [self._name[n] for n in records]
         splits, untried = trials.splits(names)
         certified = bool(self.world.certificate.certified) and trials.certified
