@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crepes import ConformalClassifier
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -125,6 +126,29 @@ def test_sets_and_steps_are_those_of_the_equation(monkeypatch, by_class):
             plain.learn(*one, min(label_sets.RATE, label_sets.SPAN / (0.2 * most)))
     assert scored == sets.truths > 500
     assert not by_class or ("Most", NEITHER) in plain.came
+
+
+@pytest.mark.parametrize("by_class", [False, True])
+def test_sets_without_steps_are_those_of_conformal_classifiers(monkeypatch, by_class):
+    """Each truth joins those before it, as in online conformal prediction; by class they are Mondrian's."""
+    monkeypatch.setattr(label_sets, "RATE", 0.0)
+    rng, coverage, labels = np.random.default_rng(7), 0.8137, [*"abc"]
+    sets, reference = LabelSets(coverage, {"One": ((1,), True)}, by_class), ConformalClassifier()
+    rows, true = rng.dirichlet([0.5, 1, 2], 300), rng.integers(0, 3, 300)
+    for n in range(300):
+        if n == 100 or n % 40 == 39:
+            classes = true[:n] if by_class else None
+            reference.fit(1 - rows[np.arange(n), true[:n]], classes)
+            bins = np.arange(3) if by_class else None
+            for row in rows[n : n + 3]:
+                alphas = 1 - (row[:, None] if by_class else row[None])
+                p_values = reference.predict_p(alphas, bins, smoothing=False).ravel()
+                expected = [*np.array(labels)[p_values > 1 - coverage]]
+                atoms = [ValuedAtom([0, x], float(p)) for x, p in zip(labels, row, strict=True)]
+                assert sets.of(sets.units({"One": atoms}, {}))["One"][0].labels == expected
+        atoms = [ValuedAtom([n, x], float(p)) for x, p in zip(labels, rows[n], strict=True)]
+        units = sets.units({"One": atoms}, {"One": [k == true[n] for k in range(3)]})
+        sets.learn(units, sets.of(units), sets.truths)
 
 
 @settings(deadline=None, max_examples=40)
