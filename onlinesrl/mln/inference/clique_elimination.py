@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from math import prod
+from math import inf, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +83,7 @@ class Variables:
         literals, ends = model.literals.tolist(), pairwise(model.start.tolist())
         self.clauses: list[Literals] = [tuple(sorted(literals[i:j])) for i, j in ends]
         hard = [c for c, is_hard in zip(self.clauses, model.hard, strict=True) if is_hard]
-        gates = definitions(hard, (model.group >= 0).tolist())
+        gates = definitions(hard, (model.group >= 0).tolist(), inf)
         self.gates = {abs(gate.literal): gate for gate in gates}
         self.sizes: list[int] = [0 if e else 1 for e in model.exactly]
         self.value: dict[int, tuple[int, int]] = {}

@@ -14,7 +14,7 @@ Literals = tuple[int, ...]
 """Sorted literals, each ``atom + 1`` or ``-(atom + 1)``."""
 
 LEVELS = 3
-"""The deepest nesting of definitions; a move of an input updates all atoms defined by it."""
+"""The deepest nesting of definitions where a move of an input updates all atoms defined by it."""
 
 
 class Gate(NamedTuple):
@@ -29,8 +29,8 @@ class Gate(NamedTuple):
         return [(self.literal, *(-x for x in self.inputs)), *pairs]
 
 
-def definitions(hard: Collection[Literals], excluded: Sequence[bool]) -> list[Gate]:
-    """Return acyclic gates, at most one per atom, in topological order.
+def definitions(hard: Collection[Literals], excluded: Sequence[bool], levels: float) -> list[Gate]:
+    """Return acyclic gates, at most one per atom and nested at most so many ``levels``, inputs first.
 
     Atoms of higher number are preferred as outputs; ``excluded[atom]`` are never outputs.
     """
@@ -43,7 +43,7 @@ def definitions(hard: Collection[Literals], excluded: Sequence[bool]) -> list[Ga
             atom = abs(gate.literal)
             if excluded[atom - 1] or atom in gates:
                 continue
-            raised = _raised(gate, level, users)
+            raised = _raised(gate, level, users, levels)
             if raised is not None:
                 gates[atom] = gate
                 level |= raised
@@ -54,7 +54,7 @@ def definitions(hard: Collection[Literals], excluded: Sequence[bool]) -> list[Ga
 
 
 def _raised(
-    gate: Gate, level: Mapping[int, int], users: Mapping[int, Sequence[int]]
+    gate: Gate, level: Mapping[int, int], users: Mapping[int, Sequence[int]], levels: float
 ) -> dict[int, int] | None:
     """Return the new levels of a gate's atom and its users; None if that is cyclic or too deep."""
     inputs = set(map(abs, gate.inputs))
@@ -62,7 +62,7 @@ def _raised(
     above = [(abs(gate.literal), 1 + max(level.get(x, 0) for x in inputs))]
     while above:
         atom, depth = above.pop()
-        if depth > LEVELS or atom in inputs:
+        if depth > levels or atom in inputs:
             return None
         if depth > raised.get(atom, level.get(atom, 0)):
             raised[atom] = depth

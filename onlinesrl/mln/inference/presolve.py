@@ -18,7 +18,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State, distinct, normal, signed
-from onlinesrl.mln.inference.gate_detection import Literals, definitions
+from onlinesrl.mln.inference.gate_detection import LEVELS, Literals, definitions
 from onlinesrl.mln.kernels import clause_merging as kernel
 from onlinesrl.mln.kernels.clauses import Clauses
 
@@ -283,7 +283,7 @@ def _assemble(model: GroundMRF, names: _Names, hard: list[Literals], soft: Soft)
     name = np.array(names.name[1:-1], np.int64).reshape(-1)
     representatives = np.flatnonzero(name == atom)
     representatives = representatives[np.argsort(model.group[representatives], kind="stable")]
-    gates = definitions(hard, (model.group >= 0).tolist())
+    gates = definitions(hard, (model.group >= 0).tolist(), LEVELS)
     computed = np.array([abs(gate.literal) - 1 for gate in gates], np.int64)
     representatives = np.concatenate(
         [representatives[~np.isin(representatives, computed)], computed]

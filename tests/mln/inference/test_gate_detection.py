@@ -24,10 +24,10 @@ def rows(*gates: Gate) -> list[tuple[int, ...]]:
 def test_a_gate_is_found_in_its_clauses():
     gate = Gate(4, (1, -2, 3))
     assert sorted(rows(gate)) == [(-4, -2), (-4, 1), (-4, 3), (-3, -1, 2, 4)]
-    (found,) = definitions([*rows(gate), (1, 2), (-1, 2, 3)], [False] * 4)
+    (found,) = definitions([*rows(gate), (1, 2), (-1, 2, 3)], [False] * 4, LEVELS)
     assert (found.literal, set(found.inputs)) == (4, {1, -2, 3})
-    assert definitions(rows(gate)[:-1], [False] * 4) == []
-    assert definitions(rows(gate), [False, False, False, True]) == []
+    assert definitions(rows(gate)[:-1], [False] * 4, LEVELS) == []
+    assert definitions(rows(gate), [False, False, False, True], LEVELS) == []
 
 
 @pytest.mark.parametrize(
@@ -45,13 +45,13 @@ def test_a_gate_is_found_in_its_clauses():
     ],
 )
 def test_definitions_that_rest_on_others_are_found(hard, gates):
-    found = definitions(hard, [False] * 7)
+    found = definitions(hard, [False] * 7, LEVELS)
     assert [(gate.literal, set(gate.inputs)) for gate in found] == gates
 
 
 def test_definitions_are_no_circle_and_rest_on_few_levels():
     chain = [Gate(n, (n + 1, n + 20)) for n in range(1, 9)]
-    found = definitions(rows(*chain), [False] * 40)
+    found = definitions(rows(*chain), [False] * 40, LEVELS)
     level: dict[int, int] = {}
     for gate in found:
         assert all(
@@ -60,7 +60,7 @@ def test_definitions_are_no_circle_and_rest_on_few_levels():
         level[abs(gate.literal)] = 1 + max(level.get(abs(x), 0) for x in gate.inputs)
     assert max(level.values()) == LEVELS
     exactly_one = [(1, 2, 3), (-2, -1), (-3, -1), (-3, -2)]
-    assert [abs(gate.literal) for gate in definitions(exactly_one, [False] * 3)] == [3]
+    assert [abs(gate.literal) for gate in definitions(exactly_one, [False] * 3, LEVELS)] == [3]
 
 
 @given(plain_clauses.layouts())

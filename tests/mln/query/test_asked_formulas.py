@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from itertools import compress, pairwise, product
+from itertools import combinations, compress, pairwise, product
 from math import exp, lgamma
 from random import Random
 
@@ -384,6 +385,30 @@ def test_a_quantifier_over_many_constants_is_exact(n: int) -> None:
     assert answer[formula][()] == pytest.approx(
         1 - sum(none.values()) / sum(total.values()), abs=1e-9
     )
+
+
+def test_quantifiers_nested_four_deep_over_groups_are_exact() -> None:
+    """At a table sit at most three; asked is whether nobody sits alone, which all guests decide."""
+    guests, tables = "ABCDEFG", ("T0", "T1", "T2")
+    capacity = "Sits(a, t) ^ Sits(b, t) ^ Sits(c, t) ^ Sits(d, t)"
+    alike = " v ".join(f"{x} = {y}" for x, y in combinations("abcd", 2))
+    rules = f"{capacity} => {alike}.\n1.2 Friends(a, b) ^ Sits(a, t) => Sits(b, t)"
+    model = f"Friends(guest, guest)\nSits(guest, table!)\n{rules}\n0.3 Sits(A, T1)"
+    friends = [*pairwise(guests[:5])]
+    domains = f"guest = {{{', '.join(guests)}}}\ntable = {{{', '.join(tables)}}}\n"
+    formula = "FORALL g EXIST h (!(g = h) ^ EXIST t (Sits(g, t) ^ Sits(h, t)))"
+    total = favourable = 0.0
+    for state in product(range(3), repeat=7):
+        count, at = Counter(state), dict(zip(guests, state, strict=True))
+        if max(count.values()) <= 3:
+            apart = sum(at[a] != at[b] for a, b in friends)
+            share = exp(0.3 * (at["A"] == 1) - 1.2 * apart)
+            total, favourable = total + share, favourable + share * (1 not in count.values())
+    answer = srl.infer(
+        domains + model, {"Friends": friends}, "Sits", formulas=formula, method="exact"
+    )
+    assert answer.stats["route"] == "exact"
+    assert answer[formula][()] == pytest.approx(favourable / total, abs=1e-9)
 
 
 def test_a_quantifier_follows_the_rows_of_evidence() -> None:
