@@ -1,8 +1,9 @@
 """Atoms that hard clauses define: ``x <=> l1 ^ ... ^ ln`` as ``x v !l1 v ... v !ln`` and each ``!x v li``.
 
-Existential quantifiers over conjunctions and rules with ``<=>`` ground to such definitions. The inputs
-determine the atom, so search, sampling and elimination leave it out. Definitions are detected in the
-clauses as in SAT preprocessing (Een & Biere 2005, section 3.2).
+Existential quantifiers over conjunctions and rules with ``<=>`` ground to such definitions. An atom with one
+input is as true as another literal, and one without inputs is known. The inputs determine the atom, so
+search, sampling and elimination leave it out. Definitions are detected in the clauses as in SAT
+preprocessing (Een & Biere 2005, section 3.2).
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def _raised(
     """Return the new levels of a gate's atom and its users; None if that is cyclic or too deep."""
     inputs = set(map(abs, gate.inputs))
     raised: dict[int, int] = {}
-    above = [(abs(gate.literal), 1 + max(level.get(x, 0) for x in inputs))]
+    above = [(abs(gate.literal), 1 + max((level.get(x, 0) for x in inputs), default=0))]
     while above:
         atom, depth = above.pop()
         if depth > levels or atom in inputs:
@@ -72,12 +73,10 @@ def _raised(
 
 def _candidates(hard: Collection[Literals], pairs: set[Literals]) -> Iterator[Gate]:
     """Yield each literal of a clause that pairs define as the conjunction of the others' negations."""
-    for clause in hard if pairs else ():
-        if len(clause) > 2:
-            for x in clause:
-                inputs = tuple(-y for y in clause if y != x)
-                if all((min(-x, y), max(-x, y)) in pairs for y in inputs):
-                    yield Gate(x, inputs)
+    for clause in hard:
+        for x in clause:
+            if all((min(-x, -y), max(-x, -y)) in pairs for y in clause if y != x):
+                yield Gate(x, tuple(-y for y in clause if y != x))
 
 
 def _implied(hard: Collection[Literals], gates: Sequence[Gate]) -> Iterator[Literals]:

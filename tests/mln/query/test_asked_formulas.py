@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from itertools import combinations, compress, pairwise, product
+from itertools import combinations, compress, pairwise, permutations, product
 from math import exp, lgamma
 from random import Random
 
@@ -409,6 +409,43 @@ def test_quantifiers_nested_four_deep_over_groups_are_exact() -> None:
     )
     assert answer.stats["route"] == "exact"
     assert answer[formula][()] == pytest.approx(favourable / total, abs=1e-9)
+
+
+RELATED = {"Before": "<=> !Before(y, x)", "Same": "<=> Same(y, x)"}
+
+
+@pytest.mark.parametrize("relation", RELATED)
+def test_orders_and_partitions_of_six_things_are_exact(relation: str) -> None:
+    """Half of the atoms follow from the others; the states are all permutations, or all partitions."""
+    things, likes = "ABCDEF", ["AB", "BC", "CA", "DE", "EF", "FA"]
+    transitive = f"{relation}(x, y) ^ {relation}(y, z) ^ x != z => {relation}(x, z)."
+    both = f"x != y => ({relation}(x, y) {RELATED[relation]})."
+    model = f"thing = {{A, B, C, D, E, F}}\nLikes(thing, thing)\n{relation}(thing, thing)\n"
+    model += f"{transitive}\n{both}\n!{relation}(x, x).\n0.7 Likes(x, y) => {relation}(x, y)"
+    asked = {
+        f"FORALL y (!(y = A) => {relation}(A, y))": lambda w: all(w["A", y] for y in "BCDEF"),
+        f"EXIST x, y ({relation}(x, y) ^ {relation}(y, x))": lambda w: any(
+            w[y, x] and w[x, y] for x, y in w
+        ),
+        f"{relation}(A, B) ^ {relation}(B, C)": lambda w: w["A", "B"] and w["B", "C"],
+    }
+    total, favourable = 0.0, dict.fromkeys(asked, 0.0)
+    orders = [dict(zip(things, p, strict=True)) for p in permutations(range(6))]
+    numbers = product(*(range(k + 1) for k in range(6)))  # of the first thing of a block
+    blocks = [dict(zip(things, p, strict=True)) for p in numbers if all(p[k] == k for k in p)]
+    for at in orders if relation == "Before" else blocks:
+        holds = int.__lt__ if relation == "Before" else int.__eq__
+        world = {(x, y): x != y and holds(at[x], at[y]) for x in things for y in things}
+        share = exp(0.7 * sum(world[x, y] for x, y in likes))
+        total += share
+        for text, formula in asked.items():
+            favourable[text] += share * formula(world)
+    answer = srl.infer(
+        model, {"Likes": [[*x] for x in likes]}, relation, formulas=[*asked], method="exact"
+    )
+    assert answer.stats["route"] == "exact"
+    for text, share in favourable.items():
+        assert answer[text][()] == pytest.approx(share / total, abs=1e-9)
 
 
 def test_a_quantifier_follows_the_rows_of_evidence() -> None:
