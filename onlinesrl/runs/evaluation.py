@@ -141,7 +141,11 @@ def check(config: Config, most: int) -> tuple[list[str], bool]:
     """Validate configuration, model and first examples; return the findings, and whether all is good."""
     learner = new_learner(config)
     mapping = config.source.mapping
-    names = None if mapping is None else OptionalNames(mapping, deep=True)
+    names = (
+        None
+        if mapping is None
+        else OptionalNames(mapping, deep=True, columns=config.source.columns)
+    )
     first = first_examples(config, most, names)
     compile_kernels(learner, say)
     findings = [f"model: {learner.describe()}"]

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 from onlinesrl.core.errors import shortened
 from onlinesrl.stream.mapping import MappingSection, Step
+
+Columns: TypeAlias = Callable[[], Iterable[Iterable[str]]]
+"""Returns the columns of each file of rows of a source."""
 
 
 class OptionalNames:
     """Looks in records for the names of a mapping's optional rules.
 
     Where a predicate has several rules, of which the records have all names of one, nothing is said of the
-    others: a column that was renamed is read by such rules. Names within objects count if they are ``deep``.
+    others: a column that was renamed is read by such rules. Nor is anything said of a rule of which they have
+    no name, and another file has one: ``columns`` returns those of each file. Names within objects count if
+    they are ``deep``.
     """
 
-    def __init__(self, mapping: MappingSection, deep: bool) -> None:
-        self.records = 0
+    def __init__(self, mapping: MappingSection, deep: bool, columns: Columns = tuple) -> None:
+        self.records, self._columns = 0, columns
         self._paths = [
             ((part, predicate), n, steps if deep else steps[:1])
             for part, predicates in mapping.rules.items()
@@ -46,12 +51,13 @@ class OptionalNames:
         absent = [path for path in self._reached if self._reached[path][1]]
         unfit = {self._paths[path][:2] for path in absent}
         fitting = {key for key, n, _ in self._paths if (key, n) not in unfit}
+        elsewhere = self._elsewhere() if absent else set()
         messages: dict[tuple[str, str, str], str] = {}
         for path in absent:
-            (part, predicate), _, steps = self._paths[path]
+            (part, predicate), n, steps = self._paths[path]
             reached, names = self._reached[path]
             name = str(steps[reached])
-            if (part, predicate) not in fitting:
+            if (part, predicate) not in fitting and ((part, predicate), n) not in elsewhere:
                 near = difflib.get_close_matches(name, names, n=1)
                 meant = f"did you mean {near[0]}?" if near else f"known: {', '.join(names)}."
                 messages[part, predicate, name] = shortened(
@@ -59,6 +65,19 @@ class OptionalNames:
                     f"atom; {meant}"
                 )
         return messages
+
+    def _elsewhere(self) -> set[tuple[tuple[str, str], int]]:
+        """Return the rules of which no name was reached, and some file has one."""
+        names = dict[tuple[tuple[str, str], int], set[str]]()
+        here = {self._paths[path][:2] for path, (reached, _) in self._reached.items() if reached}
+        for key, n, steps in self._paths:
+            names.setdefault((key, n), set()).update(map(str, steps[:1]))
+        return {
+            rule
+            for columns in self._columns()
+            for rule in names.keys() - here
+            if not names[rule].isdisjoint(columns)
+        }
 
 
 def _reached(steps: Sequence[Step], value: Any, first: int = 0) -> Iterator[tuple[int, list[str]]]:

@@ -16,7 +16,7 @@ from onlinesrl.core.errors import ExampleError, shown
 from onlinesrl.core.example import distinct, json_fault
 from onlinesrl.stream.csv_rows import UTF_8, row
 from onlinesrl.stream.mapping import Mapper
-from onlinesrl.stream.optional_names import OptionalNames
+from onlinesrl.stream.optional_names import Columns, OptionalNames
 from onlinesrl.stream.records import Record
 
 _decode = msgspec.json.Decoder().decode
@@ -81,13 +81,14 @@ class RecordForm:
         encoding: str = UTF_8,
         say: Callable[[str], object] | None = None,
         names: OptionalNames | None = None,
+        columns: Columns = tuple,
     ) -> None:
         self.mapper = mapper
         self.values = values or JsonValues()
         self.envelope = envelope
         self.encoding = encoding
         self.say = say
-        self.names = names
+        self.names, self.columns = names, columns
         self._schemas = set[object]()
         self._said = set[tuple[str, str, str]]()
         self._rows: dict[str, tuple[int, int]] | None = None if say is None else {}
@@ -141,7 +142,7 @@ class RecordForm:
         if self.say is None or self.mapper is None or schema is None or schema in self._schemas:
             return
         self._schemas.add(schema)
-        names = OptionalNames(self.mapper.section, deep=False)
+        names = OptionalNames(self.mapper.section, deep=False, columns=self.columns)
         names.look(value)
         for name, message in names.messages(f"{origin} has no").items():
             if name not in self._said:

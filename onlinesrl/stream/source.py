@@ -267,7 +267,13 @@ class SourceSection(Section):
             return None
         mapper = None if self.mapping is None else Mapper(self.mapping)
         say, names = (None, None) if setting is None else (setting.say, setting.names)
-        return RecordForm(mapper, values, self.envelope, self.rows_encoding, say, names)
+        return RecordForm(
+            mapper, values, self.envelope, self.rows_encoding, say, names, self.columns
+        )
+
+    def columns(self) -> Iterator[list[str]]:
+        """Yield the columns of each file of rows that can be read now."""
+        yield from ()
 
     @property
     def rows_encoding(self) -> str:

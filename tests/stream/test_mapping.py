@@ -18,6 +18,7 @@ from onlinesrl.runs.replay import messages
 from onlinesrl.stream.mapping import Mapper, MappingSection
 from onlinesrl.stream.record_form import RecordForm
 from onlinesrl.stream.records import Record
+from onlinesrl.stream.sources.files import FileSection
 from tests.support import golden
 from tests.support.orders import MAPPING, MODEL, ORDERS, as_csv, as_file, as_json
 from tests.support.serving import Served
@@ -213,6 +214,17 @@ def test_a_name_of_an_optional_rule_that_no_record_has_is_told(orders, file):
             for rule, name, meant in expected
         ]
     )
+
+
+def test_a_source_knows_the_columns_of_its_files_of_rows(tmp_path):
+    """What holds no rows, or cannot be read, has none."""
+    names = ["a.csv", "b.csv.gz", "c.parquet", "d.avro", "e.jsonl", "f.csv", "g.parquet"]
+    rows = b"".join(as_csv(ORDERS[:2]))
+    made = [rows, gzip.compress(rows), *(as_file(ORDERS[:2], file) for file in names[2:4])]
+    for name, data in zip(names, [*made, rows, b"a,a\n1,2\n", b"no rows"], strict=True):
+        (tmp_path / name).write_bytes(data)
+    source = FileSection.model_validate({"path": [str(tmp_path / name) for name in names]})
+    assert [*source.columns()] == 4 * [[*ORDERS[0]]]
 
 
 @pytest.mark.usefixtures("kernels")

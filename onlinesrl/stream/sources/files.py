@@ -16,6 +16,7 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar, TypedDict
@@ -23,11 +24,11 @@ from typing import Any, ClassVar, TypedDict
 import msgspec
 from pydantic import field_validator
 
-from onlinesrl.core.errors import StorageError
+from onlinesrl.core.errors import ExampleError, StorageError
 from onlinesrl.core.io.atomic_write import json_lines, storage_errors
 from onlinesrl.core.io.config_types import STDIN, Inputs, Name
 from onlinesrl.core.io.restoring import Natural
-from onlinesrl.stream.csv_rows import SUFFIXES, UTF_8
+from onlinesrl.stream.csv_rows import SUFFIXES, UTF_8, columns
 from onlinesrl.stream.kafka.config import Brokers
 from onlinesrl.stream.linked_source import linked_source
 from onlinesrl.stream.records import Record
@@ -310,15 +311,6 @@ class FileSource(IteratedSource):
             is_row=opened.rows,
         )
 
-    def _header(self, file: str) -> bytes:
-        """Return the first row of a file of which some lines were read."""
-        with LineReader(file, rows=True) as opened:
-            header = None
-            while header is None and not opened.ended:
-                raw = opened.next_line(self.max_bytes + 1)
-                header = None if raw is None else line_value(raw, 1, False)
-            return header or b""
-
     def _world(self, opened: LineReader) -> Iterator[Record | None]:
         value = b""
         for piece in opened.pieces():
@@ -403,7 +395,8 @@ class FileSource(IteratedSource):
         if grown:
             raise changed_since(position, "it has grown after it was read to its end")
         opened.line = position["lines"]
-        opened.header = self._header(opened.file) if opened.rows and opened.line else b""
+        begun = opened.rows and opened.line
+        opened.header = header_of(opened.file, self.max_bytes) if begun else b""
 
     def _find(self, paths: Sequence[str]) -> list[str | None]:
         """Find files that were read before, by path, or by name if they were moved."""
@@ -435,6 +428,16 @@ def line_value(raw: bytes, line: int, too_long: bool) -> bytes | None:
     if line == 1:
         value = value.removeprefix(BYTE_ORDER_MARK)
     return None if not value or value.isspace() else value
+
+
+def header_of(file: str, max_bytes: int) -> bytes:
+    """Return the first row of a file; empty where it has none."""
+    with LineReader(file, rows=True) as opened:
+        header = None
+        while header is None and not opened.ended:
+            raw = opened.next_line(max_bytes + 1)
+            header = None if raw is None else line_value(raw, 1, False)
+        return header or b""
 
 
 def is_world(file: str) -> bool:
@@ -526,6 +529,15 @@ class FileSection(Brokers, SourceSection):
     def rows_encoding(self) -> str:
         """See ``SourceSection.rows_encoding``."""
         return self.encoding
+
+    def columns(self) -> Iterator[list[str]]:
+        """See ``SourceSection.columns``."""
+        for file in chain.from_iterable(expand(path, empty=True) for path in self.path):
+            with suppress(ExampleError, StorageError, *READ_ERRORS):
+                if is_row_file(file):
+                    yield from ([*msgspec.json.decode(row)] for row in islice(rows_of(file, 0), 1))
+                elif is_rows(file):
+                    yield columns(header_of(file, self.max_bytes), self.encoding)
 
     @property
     def uncut(self) -> str | None:
