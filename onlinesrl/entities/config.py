@@ -16,7 +16,7 @@ from onlinesrl.entities.world import ENTITY, SAME, EntityWorld, RecordSchema
 
 
 class EntitiesSection(Section):
-    """Which records are of one entity; `onlinesrl guide entities`."""
+    """Which records are of one entity, in a world with the query Same; `onlinesrl guide entities`."""
 
     block: list[Name | list[Name]]
     """keys; only records with an equal key are compared: a column, the first letters of one (name[:4]), or a

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 from onlinesrl.core.explain.explanation import SHOWN, Explanation, Flip
 
+TRIES = 1_000
+"""So many trials are made at most."""
 MOST_PAIRS = 5_000
 """So many pairs of records are solved again at most, in all trials together, which takes some seconds."""
 
@@ -86,7 +88,7 @@ class EntityExplanation(Explanation):
             if len(part) > most:
                 yield f"... {len(part) - most:,} more"
         if self.untried:
-            yield f"whether one of {self.untried:,} other records splits it was not tried: that takes long"
+            yield f"whether one of {self.untried:,} other records splits it was not tried"
         elif len(self.records) > 2:
             yield f"no {'other ' if self.splits else ''}record alone splits it"
         if not self.certified:
@@ -131,14 +133,15 @@ class Resolver(Protocol):
 class Withdrawals:
     """The entities of some records if others were withdrawn; each time they are solved again.
 
-    ``part`` has the records that hang together, and no others; it is changed.
+    ``part`` has the records that hang together, and no others; it is changed. They are solved at most
+    ``tries`` times, fewer where that would take long.
     """
 
-    def __init__(self, part: Resolver) -> None:
+    def __init__(self, part: Resolver, tries: int = TRIES) -> None:
         self._part = part
         self._records, self._labels, self._places = part.records, part.labels, {**part.places}
         self.tried, self.certified = 0, True
-        self._most = MOST_PAIRS // max(comb(len(self._records), 2), 1)
+        self._most = min(tries, MOST_PAIRS // max(comb(len(self._records), 2), 1))
 
     @property
     def over(self) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.errors import DataError, NotFittedError, UsageError, shown
+from onlinesrl.core.errors import DataError, Infeasible, NotFittedError, UsageError, shown
 from onlinesrl.core.example import show_ground_atom
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError
 from onlinesrl.core.io import checkpoint_file
@@ -38,7 +38,7 @@ from onlinesrl.entities.comparisons import (
     level_table,
     text_of,
 )
-from onlinesrl.entities.explanation import EntityExplanation, Level, Link, Withdrawals
+from onlinesrl.entities.explanation import TRIES, EntityExplanation, Level, Link, Withdrawals
 from onlinesrl.entities.fellegi_sunter import UNKNOWN, LevelWeights, estimate, level_counts
 from onlinesrl.logic.atom_index import GroundAtom, same_value
 from onlinesrl.logic.transactional_world import TransactionalWorld
@@ -132,7 +132,8 @@ class EntityResolver:
         largest: int = LARGEST,
     ) -> None:
         self._blocks = Blocks(block, largest)
-        self._one_to_one = one_to_one
+        self.one_to_one = one_to_one
+        """The column of which an entity has no value twice."""
         self._compare = {**compare}
         self._comparisons = [Comparison.of(column, spec) for column, spec in compare.items()]
         if not self._comparisons:
@@ -398,7 +399,9 @@ class EntityResolver:
                 facts[pair] = self._facts[pair] if stays else self._facts_of(pair)
             facts |= {pair: {} for pair in _pairs(old) if pair not in facts}
             self.world.apply(self._changes(facts))
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, Infeasible):
+                error.args = (f"{error}{self._implied(facts, str(error))}",)
             self._put(rows_before, labels_before)
             raise
         for pair, of_pair in facts.items():
@@ -407,6 +410,16 @@ class EntityResolver:
             else:
                 self._facts.pop(pair, None)
         return EntityChange(self._regroup(old, new), self.world.certificate.certified)
+
+    def _implied(self, pairs: Iterable[Pair], conflict: str) -> str:
+        """Return which facts of a conflict nobody stated: those of two records of one source."""
+        implied = (
+            f"{fact} since {self._apart(m, n)} (one_to_one)"
+            for m, n in pairs
+            if n not in self._label.get(m, {}) and self._decided(m, n) is not None
+            if (fact := f"!{show_ground_atom(*self._same(m, n))}") in conflict
+        )
+        return "".join(f"; {text}" for text in implied)
 
     def _check_width(self, components: Sequence[Sequence[int]]) -> None:
         """Raise DataError if too many records hang together."""
@@ -470,7 +483,7 @@ class EntityResolver:
 
     def _excluded(self, first: Row, second: Row) -> bool:
         """Tell whether two records are of one source, in which no entity has two."""
-        column = self._one_to_one
+        column = self.one_to_one
         return column is not None and first[column] is not None and first[column] == second[column]
 
     def _components(self, numbers: Iterable[int]) -> list[list[int]]:
@@ -606,16 +619,17 @@ class EntityResolver:
             {x.column: x.level for x in levels},
         )
 
-    def explain(self, a: str, b: str | None = None) -> Explanation:
+    def explain(self, a: str, b: str | None = None, *, tries: int = TRIES) -> Explanation:
         """Return why two records are of one entity or of two, or what holds the entity of one together.
 
         Of two records it has the levels that speak for one entity and against it, the best answer otherwise,
         and the fewest records without which it would be otherwise, see ``RecordFlip``. Of one it is an
-        ``EntityExplanation``. Both solve again without records, as exactly as any step. Raises DataError for
-        an unknown record, ExplanationError where nothing joins the two or one source has both, and Unsolved.
+        ``EntityExplanation``. Both solve again without records, as exactly as any step, at most ``tries``
+        times. Raises DataError for an unknown record, ExplanationError where nothing joins the two or one
+        source has both, and Unsolved.
         """
         if b is None:
-            return self._explained(a)
+            return self._explained(a, tries)
         pair = m, n = _pair_of(a, b, self.places)
         by_source = n not in self._label.get(m, {}) and self._decided(m, n) is not None
         if by_source or pair not in self._facts:
@@ -625,9 +639,10 @@ class EntityResolver:
         explanation: Explanation = self.world.explain(self._same(*pair))
         if explanation.given:
             return explanation
-        return replace(explanation, flip=Withdrawals(self._around(pair[0])).flip(a, b))
+        flip = Withdrawals(self._around(pair[0]), tries).flip(a, b) if tries else None
+        return replace(explanation, flip=flip)
 
-    def _explained(self, name: str) -> EntityExplanation:
+    def _explained(self, name: str, tries: int) -> EntityExplanation:
         """Return what holds the entity of a record together."""
         oldest, *later = records = [self.places[record] for record in self.together(name)]
         links = list[Link]()
@@ -637,7 +652,7 @@ class EntityResolver:
             links.append(self._link(-nearest.pop(n)[1], n))
             for m, link in nearest.items():
                 nearest[m] = max(link, (self._strength(n, m), -n))
-        trials, names = Withdrawals(self._around(oldest)), [self._name[n] for n in records]
+        trials, names = Withdrawals(self._around(oldest), tries), [self._name[n] for n in records]
         splits, untried = trials.splits(names)
         certified = bool(self.world.certificate.certified) and trials.certified
         atom = show_ground_atom("Entity", (name, names[0]))
@@ -679,7 +694,7 @@ class EntityResolver:
         if n in self._label.get(m, {}):
             return "a label says so"
         if self._decided(m, n) is not None:
-            return f"both have the {self._one_to_one} {shown(self._row[m][self._one_to_one or ''])}"
+            return f"both have the {self.one_to_one} {shown(self._row[m][self.one_to_one or ''])}"
         key = "" if (m, n) in self._agreements else "they share no key, and "
         return f"{key}nothing joins them ({self._link(m, n)})"
 
@@ -690,7 +705,7 @@ class EntityResolver:
         part = EntityResolver(
             self._blocks.keys,
             self._compare,
-            one_to_one=self._one_to_one,
+            one_to_one=self.one_to_one,
             largest=self._blocks.largest,
         )
         part._begin(self._weights, self._others)
@@ -727,7 +742,7 @@ class EntityResolver:
             "version": __version__,
             "block": self._blocks.keys,
             "compare": [(x.column, x.kind, [*x.thresholds]) for x in self._comparisons],
-            "one_to_one": self._one_to_one,
+            "one_to_one": self.one_to_one,
             "largest": self._blocks.largest,
             "pair": self._weights.pair,
             "records": [*self.records.items()],

@@ -17,6 +17,7 @@ from onlinesrl.core.example import Atoms, Constant, show_ground_atom
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError
 from onlinesrl.core.io.restoring import Misfit
 from onlinesrl.core.rule_instance import PlacedWeight
+from onlinesrl.entities.explanation import TRIES
 from onlinesrl.entities.resolver import EntityChange, EntityResolver
 from onlinesrl.logic.atom_index import Change, GroundAtom
 from onlinesrl.logic.ground_world import Exchange, FactSchema
@@ -132,16 +133,16 @@ class EntityWorld:
             beside |= self.resolver.evidence(a, b)
         return sorted(pairs), beside
 
-    def explain(self, atom: GroundAtom) -> Explanation:
+    def explain(self, atom: GroundAtom, tries: int = TRIES) -> Explanation:
         """Return why two records are of one entity or not, or what holds an entity together.
 
-        Raises ExplanationError.
+        It is solved again at most ``tries`` times. Raises ExplanationError.
         """
         name, records = atom
         if name == SAME and self._are_there(records) and records[0] != records[1]:
-            return self.resolver.explain(*records)
+            return self.resolver.explain(*records, tries=tries)
         if name == ENTITY and self.value(atom) is not None:
-            return self.resolver.explain(records[0])
+            return self.resolver.explain(records[0], tries=tries)
         raise ExplanationError(
             f"{show_ground_atom(*atom)} is not in the answer: {self._lack(atom)}"
         )
@@ -220,7 +221,7 @@ class EntityWorld:
                 if row[column] is not None:
                     raise DataError(
                         f"record {shown(record)} has two values of {column}, {shown(row[column])} and "
-                        f"{shown(value)}"
+                        f"{shown(value)}; a later value corrects an earlier one if both have one id"
                     )
                 row[column] = value
         return row if values else None

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import nsmallest
 from io import StringIO
 
 import msgspec
 
 from onlinesrl.core.errors import DataError, ExampleError
-from onlinesrl.core.example import Atom, Example
+from onlinesrl.core.example import Atom, Example, ValuedAtom
+from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.entities.resolver import EntityResolver, Membership
 from onlinesrl.entities.world import SAME
 from onlinesrl.runs.world_learner import WorldLearner
-from onlinesrl.stream.world_changes import ChangedAtom
+from onlinesrl.stream.world_changes import ChangedAtom, WorldChange
+
+ALIKE = 12
+"""So many records that hang together need each way to an answer."""
 
 
 class MovedRecord(ChangedAtom, omit_defaults=True):
@@ -28,6 +32,8 @@ class MovedRecord(ChangedAtom, omit_defaults=True):
 
 class EntityLearner(WorldLearner):
     """A world of records; see ``EntityWorld``."""
+
+    no_target = "since a record was not there yet, or no entity has both (entities.one_to_one)"
 
     @property
     def resolver(self) -> EntityResolver:
@@ -49,6 +55,10 @@ class EntityLearner(WorldLearner):
             why.levels,
         )
 
+    def _explained(self, atom: Atom, tries: int) -> Explanation:
+        explanation: Explanation = self._world.ground.explain(atom, tries)
+        return explanation
+
     def _present_figures(self) -> dict[str, float | None]:
         resolver = self.resolver
         counts = {"entities": resolver.number, "keyless": resolver.keyless}
@@ -62,6 +72,21 @@ class EntityLearner(WorldLearner):
             raise ExampleError(str(error)) from None
         records = self.resolver.together(record)
         return {"record": record, **why._asdict(), "records": records}
+
+    def examples(self) -> Iterator[WorldChange]:
+        """Yield records that are alike, some of them of two entities, and labels to learn from.
+
+        All of the kernels that other records need are needed for these.
+        """
+        columns = [name for name in self.resolver.columns if name != self.resolver.one_to_one]
+        records = [f"alike {n}" for n in range(ALIKE)]
+        for n, record in enumerate(records):
+            yield WorldChange(id=record, evidence={name: [[record, "0"]] for name in columns})
+            if n > 1:
+                apart = ValuedAtom([records[n - 2], record], 0.0)
+                yield WorldChange(id=f"apart {n}", evidence={SAME: [apart]})
+                label = ValuedAtom([records[n - 1], record], float(n % 2))
+                yield WorldChange(id="label", truth={SAME: [label]})
 
     def sizes(self) -> list[tuple[int, int]]:
         """Return numbers of records, and how many entities have so many."""

@@ -479,11 +479,6 @@ class _Job:
             complaints += state.labels.complaints(ended=state.finished)
         elif metrics.unlabelled and not metrics.total.labelled and not config.world:
             complaints.append("no example has `truth`: nothing was learned or scored")
-        if not_learned := trainer.line().get("not_learned"):
-            complaints.append(
-                f"labels that were asserted as facts and not learned from: {not_learned}, since their atoms "
-                "were no targets; to learn from one, list it in the `query` of its record"
-            )
         complaints += self.learner.complaints() if metrics.examples else []
         complaints += self.reader.source.complaints()
         for complaint in complaints:

@@ -82,6 +82,11 @@ class WorldLearner:
     ``keep_conflicts``. Answers have the ``best`` states of the world.
     """
 
+    no_target = (
+        "since their atoms were no targets; to learn from one, list it in the `query` of its record"
+    )
+    """Why a label was not learned from."""
+
     def __init__(
         self,
         ground: Callable[[], GroundWorld],
@@ -352,9 +357,15 @@ class WorldLearner:
     def explain(
         self, example: Example, atom: Atom | None = None, query: CounterfactualQuery = DEFAULTS
     ) -> Explanation:
-        """Return why an atom has its value."""
+        """Return why an atom has its value. Raises UsageError for ``candidates``."""
+        if query.candidates is not None:
+            raise UsageError("change: an explanation of a world changes no facts; leave it out")
         if atom is None:
             atom = first_of(self.least_certain(example, 1), example)
+        return self._explained(atom, query.tries)
+
+    def _explained(self, atom: Atom, tries: int) -> Explanation:
+        """Explain an atom of the answer, which is changed and solved again at most ``tries`` times."""
         explanation: Explanation = self._world.ground.explain(atom)
         return explanation
 
@@ -442,7 +453,11 @@ class WorldLearner:
 
     def complaints(self) -> list[str]:
         """See ``Learner.complaints``; the learner of the weights has only seen parts of the world."""
-        return []
+        number = self._world.not_learned
+        text = (
+            f"labels that were asserted as facts and not learned from: {number}, {self.no_target}"
+        )
+        return [text] if number else []
 
 
 _KINDS = {

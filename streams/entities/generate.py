@@ -17,8 +17,7 @@ SEED = 1
 PEOPLE = 260
 FIRST = 300
 """From so many records the weights are estimated."""
-BLOCK = ["born", "phone", ["city", "name[:3]"]]
-COMPARE = {"name": "jaro_winkler", "street": "words", "born": "edits", "phone": "edits"}
+CONFIG = HERE.parents[1] / "configs" / "entities.yaml"
 SOURCES = {"shop": 0.1, "clinic": 0.2, "club": 0.35}
 """The lists, and how often each has a value wrong or not at all."""
 HOUSEHOLD = 0.4
@@ -118,12 +117,13 @@ def made(seed: int = SEED) -> str:
 
 def rules(stream: str) -> str:
     """Return the model, with weights from the first records of a stream."""
-    import onlinesrl as srl
+    from onlinesrl.runs.config.loading import load_as
+    from onlinesrl.runs.config.schema import EntityWeights
 
+    resolver = load_as(lambda values: EntityWeights, CONFIG).entities.resolver()
     rows = [json.loads(line) for line in stream.splitlines()]
-    columns = ("name", "street", "city", "born", "phone", "source")
+    columns = resolver.columns
     records = [(row["id"], {c: row.get(c) for c in columns}) for row in rows if "name" in row]
-    resolver = srl.EntityResolver(BLOCK, COMPARE, one_to_one="source")
     return resolver.fit(dict(records[:FIRST])).rules
 
 

@@ -648,3 +648,21 @@ def test_an_explanation_says_that_its_answers_are_not_proven(monkeypatch) -> Non
         explanation = resolver.explain("r0")
         assert explanation.certified is proven
         assert (unproven in str(explanation)) is not proven
+        pair = resolver.explain("r0", explanation.links[0].b)
+        assert pair.certified is proven
+        assert ("this answer is not proven to be the best" in str(pair)) is not proven
+
+
+def test_a_conflict_says_which_of_its_facts_nobody_stated() -> None:
+    resolver = srl.EntityResolver(["k"], {"a": "exact"}, one_to_one="source")
+    resolver.weigh({0: -1.0})
+    sources = {"p": "shop", "q": "club", "r": "shop"}
+    resolver.add({n: {"a": "x", "k": 1, "source": source} for n, source in sources.items()})
+    resolver.label("p", "q", True)
+    implied = r"!Same\(p, r\) since both have the source 'shop' \(one_to_one\)"
+    with pytest.raises(Infeasible, match=implied):
+        resolver.label("q", "r", True)
+    resolver.label("p", "r", False)
+    with pytest.raises(Infeasible, match=r"!Same\(p, r\)") as stated:
+        resolver.label("q", "r", True)
+    assert "one_to_one" not in str(stated.value)

@@ -11,6 +11,8 @@ import pytest
 from conftest import tiers
 
 from onlinesrl.runs import keyed_world
+from onlinesrl.runs.config.loading import load
+from onlinesrl.runs.run import new_learner
 from tests.entities.test_entity_world import RULES, section, world
 from tests.support.serving import Served
 from tests.support.world_changes import encoded
@@ -188,6 +190,54 @@ def test_what_a_client_sends_is_answered_with_reasons(job, tmp_path):
     assert run.call("explain", run.output, "--atom", "Same(q, p)") == 0, run.said
     assert "Same(p, q)" in run.printed
     assert run.call("explain", run.output) == 0, run.said
+
+
+def test_examples_need_each_way_to_an_answer(job, tmp_path):
+    """So `warm` compiles what a run needs; also where the rules say little."""
+    learner = new_learner(
+        load(people(job, [], tmp_path, learner={"update": "second-order"}).config)
+    )
+    outcomes, tally = learner.step([*learner.examples()])
+    assert all(outcome.prediction for outcome in outcomes)
+    assert tally.routes.keys() >= {"incremental", "elimination", "ilp"}
+    assert learner.weights.updates > 5
+
+
+def test_tries_bound_the_trials_of_an_explanation(job, tmp_path):
+    lines = [{"id": n, "evidence": {"a": [[n, "x"]], "key": [[n, "k"]]}} for n in "pqrs"]
+    run = people(job, lines, tmp_path)
+    assert run.run() == 0, run.said
+    for atom, tries, says in (
+        ("Entity(q, p)", "0", "one of 4 other records splits it was not tried"),
+        ("Entity(q, p)", "1", "one of 3 other records splits it was not tried"),
+        ("Entity(q, p)", "9", "no record alone splits it"),
+        ("Same(p, q)", "1", "the search ended among the changes of one of 2 records"),
+        ("Same(p, q)", "9", "no change of the 2 records that could matter flips it"),
+    ):
+        assert run.call("explain", run.output, "--atom", atom, "--tries", tries) == 0, run.said
+        assert says in run.printed
+    assert run.call("explain", run.output, "--atom", "Same(p, q)", "--tries", "0") == 0
+    assert "flip" not in run.printed
+    change = ("--atom", "Same(p, q)", "--change", "A(p, x)")
+    assert run.call("explain", run.output, *change) == 64
+    assert "an explanation of a world changes no facts" in run.said
+
+
+def test_a_correction_under_another_id_is_told(job, tmp_path):
+    lines = [{"id": n, "evidence": {"a": [["p", a]], "key": [["p", "k"]]}} for n, a in ("1x", "2y")]
+    run = people(job, lines, tmp_path)
+    assert run.run() == 0, run.said
+    (letter,) = run.lines("deadletter.jsonl")
+    assert letter["line"] == 2
+    assert "two values of a, 'x' and 'y'; a later value corrects" in letter["reason"]
+    assert run.lines("metrics.jsonl")[-1]["entities"] == 1
+
+
+def test_a_label_of_a_record_that_is_not_there_is_told_as_not_learned_from(job, tmp_path):
+    label = {"id": "label", "truth": {"Same": [{"args": ["p", "q"], "value": 1}]}}
+    run = people(job, [label], tmp_path)
+    assert run.run() == 0, run.said
+    assert "not learned from: 1, since a record was not there yet" in run.said
 
 
 @pytest.mark.parametrize(

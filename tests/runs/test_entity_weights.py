@@ -1,8 +1,10 @@
 """The weights of a run over records come from the records of its source, as ``fit`` estimates them."""
 
 import csv
+import json
 
 import pytest
+import yaml
 
 import onlinesrl as srl
 from onlinesrl.runs import entity_weights
@@ -19,14 +21,11 @@ def written(path, names, rows):
 
 def lists(job, **keys):
     """A run over two files of the same people with other columns; the second has typos and gaps."""
-    values = {"world": True, "query": "Same", "entities": ENTITIES, "metrics": {}, **keys}
+    values = {"query": "Same", "entities": ENTITIES, "metrics": {}, **keys}
     name = [{"arguments": ["Nr", "Name"]}, {"arguments": ["id", "full_name"]}]
     born = [{"arguments": ["Nr", "Born"]}, {"arguments": ["id", "birthday"]}]
     evidence = {"name": name, "born": born}
-    mapping = {
-        "evidence": {c: [{**r, "optional": True} for r in rules] for c, rules in evidence.items()}
-    }
-    source = {"path": ["first.csv", "second.csv"], "mapping": mapping}
+    source = {"path": ["first.csv", "second.csv"], "mapping": {"evidence": evidence}}
     run = job([], "lists", model="lists.mln", source=source, **values)
     first = [(f"A{n}", name, 1950 + 7 * n) for n, name in enumerate(NAMES)]
     second = [(n, name[:-1] if n % 2 else name, 1950 + 7 * n) for n, name in enumerate(NAMES)]
@@ -62,6 +61,39 @@ def test_two_files_become_entities_by_two_commands(job):
     assert model.read_text() == "changed"
     assert run.call("learn", run.config, "--fresh") == 0, run.said
     assert model.read_text() == f"{head}\n{text}"
+
+
+def test_keys_and_comparisons_and_a_mapping_are_a_configuration(job):
+    """All else is by default; a file of labels brings no warnings, a mistyped column does."""
+    run, _ = lists(job)
+    assert [run.call("learn", run.config), run.run()] == [0, 0], run.said
+    values = yaml.safe_load(run.config.read_text())
+    table = (run.output / "entities.csv").read_text()
+    short = {key: values[key] for key in ("entities", "source")}
+    path = run.folder / "short.yaml"
+    path.write_text(json.dumps(short))
+    output = run.folder / "short"
+    assert run.call("run", path, "--set", f"output={output}") == 78
+    assert "short.mln': `onlinesrl learn` writes one" in run.said
+    assert run.call("learn", path) == 0, run.said
+    model = (run.folder / "lists.mln").read_text()
+    assert (run.folder / "short.mln").read_text() == model
+    assert run.call("run", path, "--set", f"output={output}") == 0, run.said
+    assert (output / "entities.csv").read_text() == table
+    assert run.call("run", path, "--set", "world=false") == 78
+    assert "expected world: true" in run.said
+    judged = [("A0", "0", "yes"), ("A1", "2", "no")]
+    written(run.folder / "judged.csv", ("one", "other", "match"), judged)
+    short["source"]["path"].append("judged.csv")
+    rule = {"arguments": ["one", "other"], "value": "match"}
+    for other, told in (("other", 0), ("othr", 1)):
+        rule["arguments"][1] = other
+        short["source"]["mapping"]["truth"] = {"Same": rule}
+        path.write_text(json.dumps(short))
+        assert run.call("learn", path, "--fresh") == 0, run.said
+        assert f"{2 - 2 * told} labels" in run.printed
+        assert run.said.count("optional rule") == told, run.said
+        assert ("did you mean other?" in run.said) == told
 
 
 def row(record, name, born):

@@ -257,6 +257,8 @@ class Explanation:
             yield from self._alternative(most)
         if self.flip is not None:
             yield f"what would flip it: {self.flip}"
+        if self.certified is False:
+            yield "this answer is not proven to be the best"
         yield from self.notes
 
     def _alternative(self, most: int) -> Iterator[str]:

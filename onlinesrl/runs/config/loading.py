@@ -101,7 +101,10 @@ def load_as(root: Callable[[Any], type[R]], path: Path, overrides: Sequence[str]
     if tree.problems and values is None:
         raise ConfigError(tree.problems)
     values = _rebase({} if values is None else values, path.parent)
-    values = _merge({"output": f"runs/{path.stem}"}, values)
+    defaults = {"output": f"runs/{path.stem}"}
+    if isinstance(values, dict) and "entities" in values:  # `learn` writes its model
+        defaults["model"] = str(path.with_suffix(".mln"))
+    values = _merge(defaults, values)
     return _overridden(root, tree, values, overrides, path.parent)
 
 
@@ -291,6 +294,8 @@ _WORDS = {
     "string_pattern_mismatch": "expected Predicate.N or the name of an argument's type",
     "bool_type": "expected true or false",
     "tuple_type": "expected one value or a list",
+    "list_type": "expected a list",
+    "dict_type": "expected keys with values",
     "too_short": "expected at least one",
     "model_type": "expected a section of keys",
     "model_attributes_type": "expected a section of keys",

@@ -321,6 +321,19 @@ class MlnConfig(Config):
     entities: EntitiesSection | None = None
     inference: AnyMlnEngine = MpeSection()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_records(cls, values: Any) -> Any:
+        """Add what a run over records has by default: its query, its world, and optional rules."""
+        if not isinstance(values, dict) or values.get("entities") is None:
+            return values
+        values = {"query": SAME, "world": True} | values
+        match values.get("source"):
+            case {"mapping": dict() as mapping} as source:
+                optional = {part: _optional(rules) for part, rules in mapping.items()}
+                values["source"] = source | {"mapping": optional}
+        return values
+
     @model_validator(mode="after")
     def _resolves_in_a_world(self) -> Self:
         if self.entities is None:
@@ -356,6 +369,17 @@ class MlnConfig(Config):
                 "targets: for a world (world: true); an example lists its open atoms in `query`"
             )
         return self
+
+
+def _optional(part: Any) -> Any:
+    """Return the rules of a part of a mapping; those that do not say it are optional."""
+    if not isinstance(part, dict):
+        return part
+    many = {name: rules if isinstance(rules, list) else [rules] for name, rules in part.items()}
+    return {
+        name: [{"optional": True} | rule if isinstance(rule, dict) else rule for rule in rules]
+        for name, rules in many.items()
+    }
 
 
 class EntityWeights(MlnConfig):

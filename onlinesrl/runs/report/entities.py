@@ -19,9 +19,9 @@ def entities_section(
         [
             record,
             why.entity,
-            percent(why.probability),
             why.nearest or "",
-            ", ".join(f"{column}: {level}" for column, level in why.levels.items()),
+            ", ".join(f"{column} {level}" for column, level in why.levels.items()),
+            percent(why.probability),
         ]
         for record, why in least_certain
     ]
@@ -30,7 +30,7 @@ def entities_section(
         table(("records", "entities"), [[count(size), count(many)] for size, many in sizes]),
         paragraph("Least certain:") if rows else None,
         words if rows else None,
-        table(("record", "entity", "probability", "nearest record", "levels"), rows)
+        table(("record", "entity", "nearest record", "levels", "probability"), rows, texts=4)
         if rows
         else None,
     )

@@ -88,9 +88,9 @@ def or_dash(value: object, write: Callable[[float], str]) -> str:
     return "\u2013" if figure is None else write(figure)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
-    """Return a table; the first column is text, the others are numbers."""
-    sides = ("", *["number"] * (len(head) - 1))
+def table(head: Sequence[str], rows: Iterable[Sequence[object]], texts: int = 1) -> Markup:
+    """Return a table; the first columns, so many, are text, the others are numbers."""
+    sides = [*[""] * texts, *["number"] * (len(head) - texts)]
     lines = [
         tag("tr", *(tag("th", cell, class_=side) for cell, side in zip(head, sides, strict=True)))
     ]

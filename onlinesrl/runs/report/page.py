@@ -132,6 +132,7 @@ def _figures(figures: Figures) -> Markup:
         "cll": "of an atom's truth, given its probability, on average",
         "brier": "the mean squared error of the atoms' probabilities",
         "calibration_error": "between probabilities and shares of true atoms, on average",
+        "entities": "of the records that are there, at the end",
         "facts": "observed atoms and targets, at the end",
         "changed_atoms": "answers that changed, over all changes",
         "touched_rules": "added, replaced or removed by changes",

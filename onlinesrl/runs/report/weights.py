@@ -47,17 +47,23 @@ def weights_section(weights: Sequence[WeightRow], soft: bool = False) -> Markup 
         f"{_SOFT if soft else _MARKOV_LOGIC} Updates count the examples that changed the weight."
         + _KNOWN * any(row.standard_error for row in weights)
     )
-    blocks = []
+    plain = [row for row in weights if not row.instance]
+    blocks = [_block("rule", plain, scale)] if plain else []
     for rule, of_rule in rules.items():
-        more = of_rule[_ROWS_OPEN:]
-        rest = tag("details", tag("summary", f"{count(len(more))} more"), _table(more, scale))
-        parts = tag("h3", tag("code", rule)), _table(of_rule[:_ROWS_OPEN], scale)
-        blocks.append(tag("div", *parts, rest if more else None))
+        if of_rule[0].instance:
+            blocks += [tag("h3", tag("code", rule)), _block("instance", of_rule, scale)]
     return section("Heaviest weights by rule", words, *blocks)
 
 
-def _table(rows: Sequence[WeightRow], scale: float) -> Markup:
-    names = [("instance", ""), ("", "bar"), ("weight", "number"), ("updates", "number")]
+def _block(name: str, rows: Sequence[WeightRow], scale: float) -> Markup:
+    """Return a table whose first column has a name, with the most of its rows folded."""
+    more = rows[_ROWS_OPEN:]
+    rest = tag("details", tag("summary", f"{count(len(more))} more"), _table(name, more, scale))
+    return tag("div", _table(name, rows[:_ROWS_OPEN], scale), rest if more else None)
+
+
+def _table(name: str, rows: Sequence[WeightRow], scale: float) -> Markup:
+    names = [(name, ""), ("", "bar"), ("weight", "number"), ("updates", "number")]
     errors = any(row.standard_error for row in rows)
     names += [("standard error", "number"), ("weight / error", "number")] * errors
     lines = [tag("tr", *(tag("th", name, class_=side) for name, side in names))]
@@ -68,7 +74,7 @@ def _table(rows: Sequence[WeightRow], scale: float) -> Markup:
         weight, error = _number(row.weight, "+"), row.standard_error
         texts = (_number(error), f"{abs(row.weight) / error:.1f}") if error else ("", "")
         cells = (
-            tag("td", tag("code", row.instance) if row.instance else "the rule"),
+            tag("td", tag("code", row.instance or row.rule)),
             tag("td", tag("div", bar, class_="track signed"), class_="bar"),
             tag("td", weight, class_="number"),
             tag("td", count(row.updates), class_="number"),
