@@ -69,7 +69,8 @@ class Prediction(msgspec.Struct, omit_defaults=True):
     ``r_hat`` is the largest R-hat and ``ess`` the least effective sample size of an atom. ``threshold`` has,
     by predicate, the least probability of an atom predicted true, where that is not above 1/2.
     With ``inference.coverage``, ``sets`` has the labels of each unit, after so many ``truths``; see
-    ``label_sets``; it ``abstains`` where one of them is empty, or has every label. ``formulas`` has the
+    ``label_sets``; it ``abstains`` where one of them is empty, or has every label. Where ``best`` states are
+    listed, the unit is the whole answer, see ``mln.online.answer_sets``. ``formulas`` has the
     probabilities of those asked about.
     """
 

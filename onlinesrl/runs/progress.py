@@ -315,9 +315,9 @@ def _top(top: Snapshot, budget: Any) -> Iterator[tuple[str, str]]:
 
 
 def _sets(sets: Snapshot) -> Iterator[tuple[str, str]]:
-    """Yield lines about the sets of labels of each predicate."""
+    """Yield lines about the sets of labels of each predicate, or about those of answers."""
     for name, figures in sets.items():
-        text = f"{_show(figures['coverage'], '{:.1%}')} have the truth, {figures['size']:.2f} labels each"
+        text = f"{_show(figures['coverage'], '{:.1%}')} have the truth, {figures['size']:.2f} members each"
         yield f"Sets of {name}", f"{text}, {figures['abstain']:,} empty or with all"
 
 

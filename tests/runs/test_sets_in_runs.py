@@ -98,8 +98,8 @@ def test_sets_of_classes_hold_for_each_label() -> None:
     ("change", "said"),
     [
         (
-            {"inference": {"engine": "mpe", "coverage": 0.9}},
-            "inference.coverage: not for engine mpe",
+            {"inference": {"engine": "walksat", "coverage": 0.9}},
+            "inference.coverage: not for engine walksat",
         ),
         ({"inference": {**SETS, "coverage": 1.0}}, "inference.coverage: expected at most 0.999"),
         ({"inference": {"engine": "mcsat", "coverage_by": "class"}}, "expected coverage too"),

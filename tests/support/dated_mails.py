@@ -45,7 +45,7 @@ def late(examples: Sequence[dict[str, Any]], seed: int = 0) -> list[dict[str, An
     rng, placed = random.Random(seed), list[tuple[float, dict[str, Any]]]()
     for n, example in enumerate(examples):
         apart = {k: v for k, v in example.items() if k not in {"truth", "unlabelled"}}
-        label = {k: example[k] for k in ("id", "truth", "unlabelled")}
+        label = {k: example[k] for k in ("id", "truth", "unlabelled") if k in example}
         placed.append((n, apart))
         placed += [(n + rng.choice((0.5, 3.5, 20.5)), label)] if n % 7 else []
     return [line for _, line in sorted(placed, key=lambda pair: pair[0])]

@@ -41,7 +41,7 @@ from onlinesrl.core.io.restoring import Misfit, Natural, converted
 RECENT = 1000
 """The threshold is one of the probabilities of so many of the newest true labels."""
 RATE = 0.2
-"""The rate of steps: misses are off by 35 at most where truths come one by one.
+"""The first rate of steps: misses are off by 35 at most where truths come one by one.
 
 Shares are of ranks, whatever the probabilities, so that one rate does for all models.
 """
@@ -50,6 +50,8 @@ SPAN = 0.2
 MOST_CLASSES = 64
 """So many classes of a predicate have thresholds and figures of their own; later ones are one, ``OTHER``."""
 OTHER, NEITHER = "(other)", "(none)"
+ANSWERS = "(answers)"
+"""What stands for a predicate in sets of whole answers; see ``mln.online.answer_sets``."""
 Label: TypeAlias = bool | Constant | tuple[Constant, ...] | None
 """Whether an atom is true, or the constants of the true atom of a group; None: no atom of it is."""
 BOTH: list[Label] = [False, True]
@@ -155,8 +157,10 @@ class LabelSets:
     {'Fraud': [LabelSet(args=['t'], labels=[True]), LabelSet(args=['u'], labels=[])]}
     """
 
-    def __init__(self, coverage: float, groups: Groups, by_class: bool = False) -> None:
-        self.alpha = round(1.0 - coverage, 12)
+    def __init__(
+        self, coverage: float, groups: Groups, by_class: bool = False, rate: float = RATE
+    ) -> None:
+        self.alpha, self.rate = round(1.0 - coverage, 12), rate
         self.groups, self.by_class = groups, by_class
         self.thresholds: defaultdict[str, dict[str, Threshold]] = defaultdict(dict)
         self.truths = 0
@@ -273,7 +277,7 @@ class LabelSets:
         if learning and known:
             self.most_open = max(self.most_open, self.truths - truths + len(known))
             self.truths += len(known)
-            rate = min(RATE, SPAN / (self.alpha * self.most_open))
+            rate = min(self.rate, SPAN / (self.alpha * self.most_open))
             hit, miss = rate * self.alpha, rate * (self.alpha - 1.0)
             for one in known:
                 thresholds = self.thresholds[one.predicate]

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from onlinesrl.mln.inference.settings import Inference
 
 
+Coverage = Annotated[float, Field(gt=0, le=0.999)]
+
+
 class MlnEngine(EngineSection):
     """An engine of Markov logic."""
 
@@ -98,7 +101,7 @@ class SamplerSection(MlnEngine):
     """by predicate, the least probability of an atom that is predicted true, or f1: that with the best F1 on
     the predictions so far; null: true atoms have more than 1/2."""
 
-    coverage: Annotated[float, Field(gt=0, le=0.999)] | None = None
+    coverage: Coverage | None = None
     """of what share of units (atoms, or groups of which at most one is true) the set of labels has the truth,
     such as 0.95; null: there are no sets."""
     coverage_by: Literal["class"] | None = None
@@ -150,6 +153,17 @@ class MpeSection(MlnEngine):
     solves with presolve and without max_nodes; never: everything is ground first."""
     best: Count = 1
     """how many of the best states a prediction lists, its own among them."""
+    coverage: Coverage | None = None
+    """of what share of examples the set of whole answers, some of the best, has the truth, such as 0.95;
+    null: there are no sets."""
+
+    @model_validator(mode="after")
+    def _covers_several(self) -> Self:
+        if self.coverage is not None and self.best < 2:
+            raise ValueError(
+                "coverage: sets have some of the best answers; expected best too, such as 5"
+            )
+        return self
 
     def make(self, seed: int, max_atoms: int) -> Inference:
         """See ``MlnEngine.make``."""
@@ -162,6 +176,7 @@ class MpeSection(MlnEngine):
             audit_every=self.audit_every,
             eager=EAGER[self.lazy if cuts else "never"],
             best=self.best,
+            coverage=self.coverage,
         )
 
 

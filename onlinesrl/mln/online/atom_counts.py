@@ -176,6 +176,23 @@ class AtomCounter:
                 if name == self.predicate:
                     results.out.by_class[number[args[self.argument]], column] += 1
 
+    def wrong(
+        self, results: Results, w: int, prediction: Prediction
+    ) -> tuple[set[Atom], set[Atom]] | None:
+        """Return the true atoms that are not predicted, and those predicted that are not true.
+
+        None where the truth of some atoms is not known, or not asked.
+        """
+        example, _, asked, unlabelled = results.worlds[w]
+        if not example.labelled or unlabelled or asked is not None:
+            return None
+        if prediction.hamming == 0:
+            return set(), set()
+        example = example.whole()
+        true = self.true_atoms(example.truth or {}) - self.true_atoms(example.evidence)
+        predicted = self.true_atoms(prediction.predicted)
+        return true - predicted, predicted - true
+
     def scored(self, results: Results, w: int) -> Sequence[tuple[str, Floats, Bools]]:
         """Return by predicate the probabilities of a world's scored atoms, and whether they are true."""
         scored = list[tuple[str, Floats, Bools]]()

@@ -21,6 +21,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints
 from onlinesrl.core.errors import ExampleError, Infeasible, OnlinesrlError, Unsolved, UsageError
+from onlinesrl.core.evaluation import label_sets
 from onlinesrl.core.evaluation.class_balance import BALANCED, LABELS, ClassBalance
 from onlinesrl.core.evaluation.decision_threshold import Thresholds
 from onlinesrl.core.evaluation.label_loss import Costs
@@ -55,6 +56,7 @@ from onlinesrl.mln.kernels.predict_and_learn import OVERFLOW
 from onlinesrl.mln.kernels.unit_curvature import UnitRows
 from onlinesrl.mln.kernels.weight_lookup import by_true_atoms, expected_gap, gap, mean_cost
 from onlinesrl.mln.kernels.weight_magnitude import UNIT
+from onlinesrl.mln.online import answer_sets
 from onlinesrl.mln.online.atom_counts import AtomCounter
 from onlinesrl.mln.online.lazy_world import LazyWorld
 from onlinesrl.mln.online.results import ILP, ROUTES, UNSOLVED, Results
@@ -117,7 +119,8 @@ class ExampleProcessor:
         self.sets = None
         if inference.coverage is not None:
             exclusive = {name: (group.arguments, group.exactly) for name, group in groups}
-            self.sets = LabelSets(inference.coverage, exclusive, inference.by_class)
+            rate = answer_sets.RATE if inference.best > 1 else label_sets.RATE
+            self.sets = LabelSets(inference.coverage, exclusive, inference.by_class, rate)
         counted = {
             "labels": self.balance,
             "scores": inference.threshold and self.thresholds,

@@ -86,7 +86,7 @@ class MlnOnlineLearner:
         self.worlds = ExampleProcessor(self.grounder, self.weights, inference, counter, margins)
         self.temperature = self.worlds.temperature
         self.slowest = self.worlds.slowest
-        self.reporter = Reporter(self.grounder, counter, self.worlds.sets)
+        self.reporter = Reporter(self.grounder, counter, self.worlds.sets, inference.best)
         self.reservoir = None if update.replay is None else Reservoir(update.replay, inference.seed)
         self.exclusive = {name: group.arguments for name, group in plan.groups.items()}
         self.seen = 0

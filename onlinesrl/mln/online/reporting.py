@@ -26,6 +26,7 @@ from onlinesrl.mln.kernels import batch_report
 from onlinesrl.mln.kernels import prediction_counts as k
 from onlinesrl.mln.kernels.batch_report import PREDICTED
 from onlinesrl.mln.kernels.grounding_frames import OK
+from onlinesrl.mln.online.answer_sets import answers
 from onlinesrl.mln.online.atom_counts import AtomCounter
 from onlinesrl.mln.online.results import KINDS, REASONS, ROUTES, UNSOLVED, Results
 
@@ -51,13 +52,15 @@ _spelled = Prediction.__dict__["predicted"].__get__
 class Reporter:
     """A converter of the results of a batch to outcomes and counts.
 
-    It caches the JSON text of constants.
+    It caches the JSON text of constants. ``sets`` are of the ``best`` answers, or of labels where that is 1.
     """
 
-    def __init__(self, grounder: Grounder, counter: AtomCounter, sets: LabelSets | None):
+    def __init__(
+        self, grounder: Grounder, counter: AtomCounter, sets: LabelSets | None, best: int
+    ) -> None:
         self.grounder = grounder
         self.packer, self.names = grounder.packer, grounder.names
-        self.counter, self.sets = counter, sets
+        self.counter, self.sets, self.best = counter, sets, best
         self.spells = not self.packer.background
         self.domain: Domain | None = None
         self.known = 0
@@ -127,10 +130,13 @@ class Reporter:
     def _cover(self, results: Results, w: int, prediction: Prediction, learning: bool) -> None:
         """Add its sets to the prediction of a world, and learn from its truth."""
         assert self.sets is not None
-        labelled = results.worlds[w].example.labelled
-        truths = self.counter.truths(results, w) if labelled else {}
-        units = self.sets.units(prediction.marginals or {}, truths)
-        if w not in results.answered:
+        if self.best > 1:
+            units = answers(prediction, self.best, self.counter.wrong(results, w, prediction))
+        else:
+            labelled = results.worlds[w].example.labelled
+            truths = self.counter.truths(results, w) if labelled else {}
+            units = self.sets.units(prediction.marginals or {}, truths)
+        if units and w not in results.answered:
             prediction.sets, prediction.truths = self.sets.of(units), self.sets.truths
             prediction.abstains = any(
                 one.abstains(unit.labels)

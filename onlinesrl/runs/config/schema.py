@@ -271,6 +271,10 @@ class Config(Root):
                 raise ValueError(
                     f"{key}: not for a world (world: true), whose records change facts"
                 )
+        if getattr(self.inference, "coverage", None) is not None:
+            raise ValueError(
+                "inference.coverage: not for a world (world: true), which has no examples"
+            )
         if self.metrics.own:
             raise ValueError("metrics.own: not for a world (world: true), which has no examples")
         if self.metrics.top is not None:

@@ -1,10 +1,11 @@
-"""How often sets of labels had the truth, and how large they were, over the stream and by label."""
+"""How often sets of labels, or of answers, had the truth, and how large they were, over the stream."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from onlinesrl.core.evaluation.label_sets import ANSWERS
 from onlinesrl.runs.report.chart import Point, Series, line_chart
 from onlinesrl.runs.report.html import (
     Figures,
@@ -27,6 +28,12 @@ _MEANING = (
     "nothing of a single set, and hard units are missed more often than easy ones. A set that is empty, "
     "or has every label, abstains: a person may know more."
 )
+_ANSWERS = (
+    "A set has the answers whose score is near enough to the best one's. {asked} of all sets are to have "
+    "the true answer: a threshold that follows each truth keeps that share in the long run, whatever the "
+    "stream. That says nothing of a single set. The truth has a place among the best answers; (none) is the "
+    "last place, or beyond. A set that is empty, or has every answer, abstains: a person may know more."
+)
 
 
 def set_coverage(metrics: Sequence[Figures], inference: Mapping[str, Any]) -> Markup | None:
@@ -46,9 +53,13 @@ def set_coverage(metrics: Sequence[Figures], inference: Mapping[str, Any]) -> Ma
         for label, row in [("all", figures), *figures["by"].items()]
     ]
     head = ("", "true label", "units", "sets with the truth", "labels in a set", "abstain")
-    words = paragraph(_MEANING.format(asked=or_dash(asked, percent)))
+    title, meaning = "Sets of labels", _MEANING
+    if ANSWERS in last:
+        title, meaning = "Sets of answers", _ANSWERS
+        head = ("", "place of the truth", "examples", "sets with the truth", "size", "abstain")
+    words = paragraph(meaning.format(asked=or_dash(asked, percent)))
     since = paragraph("Each point is over the units since the previous one.")
-    return section("Sets of labels", words, chart, since, table(head, rows))
+    return section(title, words, chart, since, table(head, rows))
 
 
 def _points(metrics: Sequence[Figures], name: str) -> Iterator[Point]:

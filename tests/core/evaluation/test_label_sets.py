@@ -129,11 +129,11 @@ def test_sets_and_steps_are_those_of_the_equation(monkeypatch, by_class):
 
 
 @pytest.mark.parametrize("by_class", [False, True])
-def test_sets_without_steps_are_those_of_conformal_classifiers(monkeypatch, by_class):
+def test_sets_without_steps_are_those_of_conformal_classifiers(by_class):
     """Each truth joins those before it, as in online conformal prediction; by class they are Mondrian's."""
-    monkeypatch.setattr(label_sets, "RATE", 0.0)
     rng, coverage, labels = np.random.default_rng(7), 0.8137, [*"abc"]
-    sets, reference = LabelSets(coverage, {"One": ((1,), True)}, by_class), ConformalClassifier()
+    sets = LabelSets(coverage, {"One": ((1,), True)}, by_class, rate=0.0)
+    reference = ConformalClassifier()
     rows, true = rng.dirichlet([0.5, 1, 2], 300), rng.integers(0, 3, 300)
     for n in range(300):
         if n == 100 or n % 40 == 39:
