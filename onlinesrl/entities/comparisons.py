@@ -127,7 +127,7 @@ class Comparison:
         falling = [*t] == sorted(t, reverse=not edits) and len({*self.levels}) == len(self.levels)
         return inside and falling and not (t and self.kind == "exact")
 
-    @property
+    @cached_property
     def levels(self) -> tuple[str, ...]:
         """The names of the levels from ``EXACT`` on, as the rules write them."""
         names = [
@@ -158,8 +158,18 @@ def text_of(value: Any) -> str | None:
 
 
 def agreement(comparisons: Sequence[Comparison], a: Row, b: Row) -> bytes:
-    """Return the levels of a pair of rows, a byte a column."""
-    return bytes([x.level(a.get(x.column), b.get(x.column)) for x in comparisons])
+    """Return the levels of a pair of rows, a byte a column, in whatever order they are."""
+    return bytes([x.level(a[x.column], b[x.column]) for x in comparisons])
+
+
+def agreements(comparisons: Sequence[Comparison], a: Row, others: Sequence[Row]) -> list[bytes]:
+    """Return the ``agreement`` of a row and each other one."""
+    columns = list[list[int]]()
+    for x in comparisons:
+        values = [b[x.column] for b in others]
+        level = {b: x.level(a[x.column], b) for b in {*values}}  # many are equal
+        columns.append([level[b] for b in values])
+    return [*map(bytes, zip(*columns, strict=True))]
 
 
 def level_table(agreements: Sequence[bytes], columns: int) -> Ints:

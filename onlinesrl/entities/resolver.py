@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
 from math import comb, exp, fsum, inf, isinf, isnan, nan
@@ -35,6 +35,7 @@ from onlinesrl.entities.comparisons import (
     Row,
     Spec,
     agreement,
+    agreements,
     level_table,
     text_of,
 )
@@ -159,6 +160,8 @@ class EntityResolver:
         self._entity = dict[int, int]()  # the oldest record of a record's entity
         self.number = self.keyless = 0
         """How many entities there are, and how many records that have no key."""
+        self.touched = 0
+        """How many ground clauses the last step changed."""
 
     # weights -----------------------------------------------------------------------------------------
 
@@ -182,15 +185,15 @@ class EntityResolver:
         rows = [self._read(name, row) for name, row in _by_id(records).items()]
         place = {name: n for n, name in enumerate(records)}
         label = {_pair_of(*pair, place): x for pair, x in _labels(same, different).items()}
-        blocks, pairs = Blocks(self._blocks.keys, self._blocks.largest), {*label}
+        blocks = Blocks(self._blocks.keys, self._blocks.largest)
+        compared = {(m, n): self._agreement(rows[m], rows[n]) for m, n in label}
         for n, row in enumerate(rows):
-            pairs.update((m, n) for m in blocks.candidates(row) if not self._excluded(rows[m], row))
+            compared |= self._compared(n, blocks.candidates(row), rows)
             blocks.add(n, row)
-        others = [self._agreement(rows[m], rows[n]) for m, n in _sample(len(rows), pairs, seed)]
-        agreements = {(m, n): self._agreement(rows[m], rows[n]) for m, n in pairs}
+        others = [self._agreement(rows[m], rows[n]) for m, n in _sample(len(rows), compared, seed)]
         table = level_table(others, len(self._comparisons))
         shares = level_counts(table, np.full(len(others), 1 / max(len(others), 1)), self._sizes)
-        self._begin(self._estimated(agreements, label, shares, len(rows)), shares)
+        self._begin(self._estimated(compared, label, shares, len(rows)), shares)
         return self
 
     def learn(self) -> EntityChange:
@@ -202,9 +205,9 @@ class EntityResolver:
         """
         self._check_fitted()
         label = {(m, n): x for m, of_m in self._label.items() for n, x in of_m.items() if m < n}
-        agreements = {pair: self._agreement(*map(self._row.__getitem__, pair)) for pair in label}
+        compared = {(m, n): self._agreement(self._row[m], self._row[n]) for m, n in label}
         return self._take(
-            self._estimated(agreements | self._agreements, label, self._others, len(self._row))
+            self._estimated(compared | self._agreements, label, self._others, len(self._row))
         )
 
     def _take(self, weights: LevelWeights) -> EntityChange:
@@ -224,24 +227,33 @@ class EntityResolver:
 
     def _estimated(
         self,
-        agreements: Mapping[Pair, bytes],
+        compared: Mapping[Pair, bytes],
         label: Mapping[Pair, float],
         others: Floats,
         records: int,
     ) -> LevelWeights:
         """Return the weights of candidates and labelled pairs, and of the shares of levels of all others."""
-        count = Counter((a, label.get(pair, UNKNOWN)) for pair, a in agreements.items())
+        count = Counter((a, label.get(pair, UNKNOWN)) for pair, a in compared.items())
         patterns = sorted(count)
         return estimate(
             level_table([a for a, _ in patterns], len(self._comparisons)),
             np.array([x for _, x in patterns]),
             np.array([float(count[pattern]) for pattern in patterns]),
-            others * (comb(records, 2) - len(agreements)),
+            others * (comb(records, 2) - len(compared)),
             self._sizes,
         )
 
     def _agreement(self, first: Row, second: Row) -> bytes:
         return agreement(self._comparisons, first, second)
+
+    def _compared(
+        self, n: int, others: Iterable[int], rows: Mapping[int, Row] | Sequence[Row]
+    ) -> dict[Pair, bytes]:
+        """Return the levels of the pairs of a record and others, but for those of one source."""
+        row = rows[n]
+        numbers = [m for m in others if not self._excluded(rows[m], row)]
+        levels = agreements(self._comparisons, row, [rows[m] for m in numbers])
+        return {_pair(m, n): of_pair for m, of_pair in zip(numbers, levels, strict=True)}
 
     def weigh(self, weights: Mapping[int, float]) -> EntityChange:
         """Take weights by their place in ``rules``, 0 without one, in one step. Raises as ``learn``."""
@@ -398,12 +410,14 @@ class EntityResolver:
                 stays = pair in self._facts and pair not in labels and rows.keys().isdisjoint(pair)
                 facts[pair] = self._facts[pair] if stays else self._facts_of(pair)
             facts |= {pair: {} for pair in _pairs(old) if pair not in facts}
-            self.world.apply(self._changes(facts))
+            if changes := self._changes(facts):
+                self.world.apply(changes)
         except BaseException as error:
             if isinstance(error, Infeasible):
                 error.args = (f"{error}{self._implied(facts, str(error))}",)
             self._put(rows_before, labels_before)
             raise
+        self.touched = self.world.touched if changes else 0
         for pair, of_pair in facts.items():
             if of_pair:
                 self._facts[pair] = of_pair
@@ -448,20 +462,19 @@ class EntityResolver:
                     of_record[n] = label
                 elif not of_record:
                     del self._label[m]
-        candidates, pairs = list[Pair](), {*labels}
+        candidates, pairs = dict[int, set[int]](), {*labels}
         for n, new in rows.items():
             if new is not None:
-                candidates += (_pair(m, n) for m in self._blocks.candidates(new))
+                candidates[n] = self._blocks.candidates(new)
                 self._blocks.add(n, new)
                 self.keyless += not any(self._blocks.keys_of(new))
                 self._row[n], self._joined[n] = new, set()
                 pairs.update(_pair(m, n) for m in self._label.get(n, ()))
-        for pair in candidates:  # none is compared before all blocks are known to be small enough
-            first, second = (self._row[m] for m in pair)
-            if not self._excluded(first, second):
-                self._agreements[pair] = levels = self._agreement(first, second)
-                if self._weights.log_odds(levels) > 0:
-                    pairs.add(pair)
+        for n, others in candidates.items():  # when all blocks are known to be small enough
+            compared = self._compared(n, others, self._row)
+            self._agreements |= compared
+            joining = {x for x in {*compared.values()} if self._weights.log_odds(x) > 0}
+            pairs.update(pair for pair, levels in compared.items() if levels in joining)
         for m, n in pairs:
             if m in self._row and n in self._row:
                 change = set.add if self._joins(m, n) else set.discard
@@ -837,7 +850,7 @@ def _pair(m: int, n: int) -> Pair:
     return (m, n) if m < n else (n, m)
 
 
-def _sample(records: int, candidates: Set[Pair], seed: int) -> list[Pair]:
+def _sample(records: int, candidates: Collection[Pair], seed: int) -> list[Pair]:
     """Return pairs that are no candidates: all where they are few, and else some that are drawn."""
     if comb(records, 2) <= MOST_OTHERS:
         return [pair for pair in combinations(range(records), 2) if pair not in candidates]

@@ -199,7 +199,7 @@ class EntityWorld:
             if all(rows[r] is not None if r in rows else r in there for r in (a, b))
         }
         result = self.resolver.change(rows, present_labels, places)
-        self.touched = self.resolver.world.touched
+        self.touched = self.resolver.touched
         for record, facts in after.items():
             if facts:
                 self._of_record[record] = facts
@@ -238,7 +238,7 @@ class EntityWorld:
         new = [*weights]
         result = self.resolver.weigh({place: weight for place, _, weight in new})
         self._weights = new
-        self.touched = self.resolver.world.touched
+        self.touched = self.resolver.touched
         return _moved(result)
 
     def set_model(

@@ -471,8 +471,10 @@ def _with_definitions(
 
 def _in_order(lengths: Ints, literals: Ints, weights: Floats) -> tuple[Ints, Ints, Floats]:
     """Sort clauses by length, literals, each once, and weight; returns starts, literals and weights."""
-    pairs = np.unique(np.stack([np.repeat(np.arange(len(lengths)), lengths), literals]), axis=1)
-    lengths, literals = np.bincount(pairs[0], minlength=len(lengths)), pairs[1]
+    clauses, largest = np.repeat(np.arange(len(lengths)), lengths), np.abs(literals).max(initial=0)
+    pairs = np.sort(clauses * (2 * largest + 1) + literals + largest)
+    clauses, literals = divmod(pairs[np.diff(pairs, prepend=-1) > 0], 2 * largest + 1)
+    lengths, literals = np.bincount(clauses, minlength=len(lengths)), literals - largest
     start, orders = np.cumsum(lengths) - lengths, list[Ints]()
     for length in np.unique(lengths).tolist():
         rows = np.flatnonzero(lengths == length)
