@@ -22,6 +22,8 @@ from onlinesrl.core.evaluation.cluster_scores import Clusters
 from onlinesrl.mln.inference.cutting_planes import ClauseSeparation
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.registry import exact_engine
+from onlinesrl.runs.config.loading import load_as
+from onlinesrl.runs.config.schema import EntityWeights
 from tests.benchmarks.measure import in_turns, ratio, show, sizes, timed
 from tests.support.families import clusters
 from tests.support.ground_mrfs import clause_model
@@ -302,8 +304,9 @@ def crowd(n: int) -> Records:
         rows[f"r{number}"] = dict.fromkeys(persons[person]) | generate.written(
             rng, persons[person], 0.2
         )
-    blocks = [[key] if isinstance(key, str) else key for key in generate.BLOCK]
-    return Records(rows, [*entities.values()], blocks, generate.COMPARE)
+    config: Any = load_as(lambda values: EntityWeights, generate.CONFIG).entities
+    blocks = [[key] if isinstance(key, str) else key for key in config.block]
+    return Records(rows, [*entities.values()], blocks, config.compare)
 
 
 @sizes(
