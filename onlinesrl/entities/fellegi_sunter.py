@@ -2,8 +2,8 @@
 
 Fellegi and Sunter (1969): a level of a column counts log(m / u), where m is its share among pairs of one
 entity, and u that among pairs of two. Both, and how many pairs are of one entity, come from all pairs by EM
-(Winkler 1988). Labelled pairs keep their label, and pairs that are no candidates are of two entities; a
-sample stands for these.
+(Winkler 1988). Labelled pairs keep their label, and pairs that neither share a key nor hang together are of
+two entities; a sample stands for these.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ def shares(count: Floats, sizes: Sequence[int]) -> Floats:
 def estimate(
     candidates: Ints, label: Floats, count: Floats, others: Floats, sizes: Sequence[int]
 ) -> LevelWeights:
-    """Return weights from the levels of candidates, ``[pattern, column]``, and ``count`` pairs of each.
+    """Return weights from the levels of open pairs, ``[pattern, column]``, and ``count`` pairs of each.
 
     ``label`` is 1 for pairs that are known to be of one entity, 0 for those of two, else UNKNOWN. ``others``
-    are the ``level_counts`` of all pairs that are no candidates. EM begins where pairs that agree exactly in
-    more columns than not are of one entity.
+    are the ``level_counts`` of all further pairs, which are of two entities. EM begins where pairs that agree
+    exactly in more columns than not are of one entity.
     """
     agree = (candidates == EXACT).sum(axis=1) > (candidates > EXACT).sum(axis=1)
     known = label != UNKNOWN

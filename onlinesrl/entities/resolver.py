@@ -190,10 +190,14 @@ class EntityResolver:
         for n, row in enumerate(rows):
             compared |= self._compared(n, blocks.candidates(row), rows)
             blocks.add(n, row)
-        others = [self._agreement(rows[m], rows[n]) for m, n in _sample(len(rows), compared, seed)]
-        table = level_table(others, len(self._comparisons))
-        shares = level_counts(table, np.full(len(others), 1 / max(len(others), 1)), self._sizes)
-        self._begin(self._estimated(compared, label, shares, len(rows)), shares)
+        others = [
+            (pair, self._agreement(*map(rows.__getitem__, pair)))
+            for pair in _sample(len(rows), compared, seed)
+        ]
+        shares = self._shares([levels for _, levels in others])
+        within = self._within(compared, label, shares, dict(enumerate(rows)))
+        shares = self._shares([levels for pair, levels in others if pair not in within])
+        self._begin(self._estimated(within, label, shares, len(rows)), shares)
         return self
 
     def learn(self) -> EntityChange:
@@ -206,9 +210,8 @@ class EntityResolver:
         self._check_fitted()
         label = {(m, n): x for m, of_m in self._label.items() for n, x in of_m.items() if m < n}
         compared = {(m, n): self._agreement(self._row[m], self._row[n]) for m, n in label}
-        return self._take(
-            self._estimated(compared | self._agreements, label, self._others, len(self._row))
-        )
+        within = self._within(compared | self._agreements, label, self._others, self._row)
+        return self._take(self._estimated(within, label, self._others, len(self._row)))
 
     def _take(self, weights: LevelWeights) -> EntityChange:
         """Judge all records by other weights, in one step."""
@@ -224,6 +227,37 @@ class EntityResolver:
             self._put({}, flips)
             self._reweigh()
             raise
+
+    def _shares(self, agreements: Sequence[bytes]) -> Floats:
+        """Return the share of each level of each column in some pairs, ``[column, level]``."""
+        table = level_table(agreements, len(self._comparisons))
+        return level_counts(table, np.full(len(table), 1 / max(len(table), 1)), self._sizes)
+
+    def _within(
+        self,
+        compared: Mapping[Pair, bytes],
+        label: Mapping[Pair, float],
+        others: Floats,
+        rows: Mapping[int, Row],
+    ) -> dict[Pair, bytes]:
+        """Return the levels of candidates, labelled pairs, and all pairs that hang together by these.
+
+        They are the pairs that the answer decides: if the further ones counted as pairs of two, it would seem
+        that such agree often. Of components that are too wide for an answer there are no further ones.
+        """
+        weights = self._estimated(compared, label, others, len(rows))
+        joined: dict[int, set[int]] = {n: set() for n in rows}
+        for (m, n), levels in compared.items():
+            if label.get((m, n), weights.log_odds(levels)) > 0:
+                joined[m].add(n)
+                joined[n].add(m)
+        narrow = (x for x in _components(rows, joined) if len(x) <= WIDEST)
+        further = {
+            (m, n): self._agreement(rows[m], rows[n])
+            for m, n in _pairs(narrow)
+            if (m, n) not in compared and not self._excluded(rows[m], rows[n])
+        }
+        return {**compared, **further}
 
     def _estimated(
         self,
@@ -398,12 +432,12 @@ class EntityResolver:
         """
         self._check_fitted()
         changed = {*rows, *chain(*labels), *others}
-        old = self._components(changed)
+        old = _components(changed, self._joined)
         rows_before = {n: self._row.get(n) for n in rows}
         labels_before = {(m, n): self._label.get(m, {}).get(n) for m, n in labels}
         try:
             self._put(rows, labels)
-            new = self._components(chain(changed, *old))
+            new = _components(chain(changed, *old), self._joined)
             self._check_width(new)
             facts = dict[Pair, Facts]()
             for pair in _pairs(new):
@@ -499,21 +533,6 @@ class EntityResolver:
         column = self.one_to_one
         return column is not None and first[column] is not None and first[column] == second[column]
 
-    def _components(self, numbers: Iterable[int]) -> list[list[int]]:
-        """Return the records that hang together with these, by components, each in order."""
-        seen, components = set[int](), []
-        for start in numbers:
-            if start in seen or start not in self._row:
-                continue
-            waiting, component = [start], {start}
-            while waiting:
-                further = self._joined[waiting.pop()] - component
-                component |= further
-                waiting += further
-            seen |= component
-            components.append(sorted(component))
-        return components
-
     def _facts_of(self, pair: Pair) -> Facts:
         """Return what the world is told of a pair."""
         same = _, names = self._same(*pair)
@@ -587,7 +606,7 @@ class EntityResolver:
     def together(self, name: str) -> list[str]:
         """Return the records of the entity of a record, the oldest first. Raises DataError."""
         n = _known(name, self.places)
-        (component,) = self._components([n])
+        (component,) = _components([n], self._joined)
         return [self._name[m] for m in component if self._entity[m] == self._entity[n]]
 
     def probability(self, a: str, b: str) -> float:
@@ -614,7 +633,7 @@ class EntityResolver:
     def membership(self, name: str) -> Membership:
         """Return how sure the entity of a record is. Raises DataError for an unknown record."""
         n = _known(name, self.places)
-        (component,) = self._components([n])
+        (component,) = _components([n], self._joined)
         score, total = dict[int, float](), dict[int | None, float]({None: 0.0})
         for m in component:
             if m != n:
@@ -713,7 +732,7 @@ class EntityResolver:
 
     def _around(self, n: int) -> EntityResolver:
         """Return another resolver with the records that hang together with one, as they are here."""
-        (component,) = self._components([n])
+        (component,) = _components([n], self._joined)
         names = {self._name[m] for m in component}
         part = EntityResolver(
             self._blocks.keys,
@@ -862,6 +881,22 @@ def _sample(records: int, candidates: Collection[Pair], seed: int) -> list[Pair]
 def _pairs(components: Iterable[Sequence[int]]) -> Iterator[Pair]:
     """Yield all pairs of records that hang together."""
     return chain.from_iterable(combinations(component, 2) for component in components)
+
+
+def _components(numbers: Iterable[int], joined: Mapping[int, set[int]]) -> list[list[int]]:
+    """Return the records that hang together with those of ``numbers`` that are there, in components."""
+    seen, components = set[int](), []
+    for start in numbers:
+        if start in seen or start not in joined:
+            continue
+        waiting, component = [start], {start}
+        while waiting:
+            further = joined[waiting.pop()] - component
+            component |= further
+            waiting += further
+        seen |= component
+        components.append(sorted(component))
+    return components
 
 
 def _predicate(column: str) -> str:

