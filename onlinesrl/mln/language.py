@@ -150,7 +150,8 @@ class MarkovLogic:
 
         assert isinstance(inference, MlnEngine)
         made = inference.make(seed=0, max_atoms=LIMITS.atoms)
-        return MlnWorld(program, query, targets == "listed", made.engine, made.eager)
+        listed = targets == "listed"
+        return MlnWorld(program, query, listed, made.engine, made.eager, made.max_work)
 
     def rows_of_file(self, path: Path) -> Iterator[Row]:
         """Yield the weights of a weight file."""

@@ -430,6 +430,21 @@ def test_a_search_that_ends_leaves_a_state_and_its_gap(tmp_path):
         assert (other.certificate, other.answer()) == (state, ended.answer())
 
 
+def test_next_best_states_within_a_limit_are_not_certified():
+    """Pairs gain by being true together, in a graph too wide for elimination; its best state is proven."""
+    model = srl.Model("W(p, p): real\nH(p): real\nV(p)\n1 W(x, y) ^ V(x) ^ V(y)\n1 H(x) ^ V(x)\n")
+    rng = np.random.default_rng(2)
+    pairs = {(x, y): abs(float(rng.normal())) for x in range(20) for y in range(x)}
+    facts = {"W": pairs, "H": {x: 7 * float(rng.normal()) - 5 for x in range(20)}}
+    listed = []
+    for most in (None, 1):
+        world = srl.World(model, "V", inference={"best": 4, "max_work": most})
+        assert world.apply(set=facts).certificate.certified
+        listed.append([state.stats for state in world.answer().best[1:]])
+    assert [state["certified"] for state in listed[0]] == [True] * 3
+    assert [state["certified"] for state in listed[1]] == [False] * 3
+
+
 def test_a_world_takes_the_options_of_inference():
     model = srl.Model(
         "S(p, p): real\nV(p, p)\n1 S(x, y) ^ V(x, y)\nV(x, y) ^ V(y, z) => V(x, z).\n"

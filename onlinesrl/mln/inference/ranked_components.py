@@ -58,18 +58,24 @@ class _Component:
 
 
 class RankedComponents:
-    """The ``n`` best states of a forest that has these ``atoms``; ``engine`` solves wide components.
+    """The ``n`` best states of a forest that has these ``atoms``.
 
+    ``engine`` and ``max_work`` are those of ``best_states``.
     After any history they are those of a new object, bit for bit.
     """
 
     def __init__(
-        self, forest: EliminationForest[Any], engine: MapEngine, n: int, atoms: Iterable[GroundAtom]
+        self,
+        forest: EliminationForest[Any],
+        engine: MapEngine,
+        n: int,
+        atoms: Iterable[GroundAtom],
+        max_work: int | None = None,
     ) -> None:
         self.n = n
         self.due = dict.fromkeys(atoms)
         """Atoms whose components are not ranked."""
-        self._forest, self._engine = forest, engine
+        self._forest, self._engine, self._max_work = forest, engine, max_work
         self._component = dict[GroundAtom, _Component]()
         self._by_loss, self._number = list[tuple[float, GroundAtom, int, _Component]](), count()
         """A heap, also of components that are there no more."""
@@ -121,7 +127,9 @@ class RankedComponents:
         part = self._forest.together(self.due)
         names, present = np.arange(len(part.atoms)), part.state(values)
         best = Solution(present, 0.0, 0.0, "", certified=True)
-        rows = runners_up(part.model, part.weights, names, self.n, self._engine, None, best)
+        rows = runners_up(
+            part.model, part.weights, names, self.n, self._engine, self._max_work, best
+        )
         for numbers, loss, ranking in rows:
             atoms = [part.atoms[n] for n in numbers[numbers < len(names)].tolist()]
             component = _Component(atoms, loss, ranking)
@@ -155,7 +163,7 @@ class RankedComponents:
             if ranking is None:
                 seen = np.arange(len(part.atoms))
                 ((_, ranking),) = rankings(
-                    part.model, part.weights, seen, self.n, self._engine, None
+                    part.model, part.weights, seen, self.n, self._engine, self._max_work
                 )
             score = part.model.score(state, part.weights)
             present = Solution(state, score, score, "", certified=True)

@@ -121,7 +121,8 @@ class MlnWorld:
     """Facts, and the state of highest score of the open atoms.
 
     ``listed`` and ``eager`` are those of ``IncrementalGrounder``; ``engine`` solves the components that are
-    too wide for elimination. Raises Infeasible if the hard rules contradict each other.
+    too wide for elimination; ``max_work`` limits the search for its best states as in ``MlnEngine``. Raises
+    Infeasible if the hard rules contradict each other.
     """
 
     def __init__(
@@ -131,12 +132,14 @@ class MlnWorld:
         listed: bool = False,
         engine: MapEngine | None = None,
         eager: int = EVERY,
+        max_work: int | None = None,
     ):
         program = with_table(program, [UNIT])
         self._grounder = IncrementalGrounder(program, query, listed, eager=eager)
         self._by_evidence = _weighted_by_evidence(self._grounder)
         self._reweighed: _Reweighed = []
-        self._engine = map_engine("mpe") if engine is None else engine
+        self._engine = map_engine("mpe", max_work=max_work) if engine is None else engine
+        self._max_work = max_work
         self._rows = dict[Key, Row]()
         self._atoms = dict[GroundAtom, float]()
         self._groups = dict[GroundAtom, dict[GroundAtom, None]]()
@@ -322,7 +325,9 @@ class MlnWorld:
         if n < 2 or not self.certificate.certified:
             return []
         if self._ranked is None or self._ranked.n != n:
-            self._ranked = RankedComponents(self._forest, self._engine, n, self._values)
+            self._ranked = RankedComponents(
+                self._forest, self._engine, n, self._values, self._max_work
+            )
         trial = dict[Key, Row]()
         try:
             while True:
@@ -466,7 +471,9 @@ class MlnWorld:
     def _empty(self, program: Program) -> MlnWorld:
         """Return a world without facts under a program."""
         old = self._grounder
-        return MlnWorld(program, old.plan.query, old.listed, self._engine, old.eager)
+        return MlnWorld(
+            program, old.plan.query, old.listed, self._engine, old.eager, self._max_work
+        )
 
     def _follow(
         self,
