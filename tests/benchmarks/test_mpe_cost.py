@@ -18,6 +18,7 @@ from tests.support.ground_mrfs import (
     Problem,
     clique,
     instance,
+    spins,
     transitive,
 )
 from tests.support.toulbar2 import Toulbar2
@@ -98,6 +99,7 @@ def test_rules_over_three_atoms(small: bool) -> None:
             "transitivity of 16": transitive(16, 0),
             "soft transitivity of 14": transitive(14, 2, hard=False),
             "every pair of 25": clique(25),
+            "grid of 12 x 12": spins(12, 0),
         }
     engines = (BranchAndBound(500_000_000), Ilp(), exact_engine(Ilp(), None))
     rows = []

@@ -60,6 +60,17 @@ def clique(n: int, seed: int = 0) -> Problem:
     )
 
 
+def spins(n: int, seed: int) -> Problem:
+    """An n x n grid, atoms by rows, whose neighbours like to be equal or opposite, in weaker fields."""
+    rng, clauses = np.random.default_rng(seed), list[Clause]()
+    for a in range(1, n * n + 1):
+        clauses.append((rng.normal(0, 0.5), [a]))
+        for b in [a + 1] * (a % n > 0) + [a + n] * (a + n <= n * n):
+            weight = rng.normal()
+            clauses += [(weight, [-a, b]), (weight, [a, -b])]
+    return Problem(*clause_model(n * n, clauses))
+
+
 def transitive(n: int, seed: int, hard: bool = True) -> Problem:
     """Which of ``n`` records are the same, of similarities of any sign, all pairs in both directions."""
     rng = np.random.default_rng(seed)

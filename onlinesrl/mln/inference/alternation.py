@@ -2,7 +2,8 @@
 
 Branch and bound proves frustrated graphs, where the integer program's relaxation is loose, at once. The
 integer program proves transitivity, matchings and orders, where the bounds of branch and bound are loose, at
-its root. So neither may use much more work than the other needs.
+its root. So neither may use much more work than the other needs. Grids of spins take both long; elimination
+answers them where its tables are no more than the work of a turn.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.inference.protocols import Solution, Wide
 from onlinesrl.mln.inference.rounding import Magnitude
 from onlinesrl.mln.inference.router import eliminated
-from onlinesrl.mln.kernels.elimination_order import MAX_CELLS
+from onlinesrl.mln.kernels.elimination_order import MAX_CELLS, WIDEST
 
-CELLS = 500
-"""Cells of tables that branch and bound may read for each unit of work."""
+CELLS, TABLES = 500, 50
+"""Cells that branch and bound may read for each unit of work, and those that elimination may fill."""
 LEAST, SHORT, LONG = 10_000, 40_000, 1_000_000
 """The least and the most work of branch and bound before anything else is tried, some 0.03 and 0.1 s; and the
 work before a program that takes no turns."""
@@ -40,9 +41,10 @@ GROWTH = 4
 class Alternation:
     """Branch and bound and an integer program in turns, up to ``max_work`` each; None: to the proof.
 
-    Elimination comes after the first turn of branch and bound, if its tables fit memory. The best state so
-    far, which a short MaxWalkSAT finds at first, is where the integer program starts, and what branch and
-    bound must exceed. An answer without a proof is the same on every run.
+    Elimination comes after the first turn of branch and bound, if its tables fit memory; those of wider
+    models come after the integer program's turn of about as much work. The best state so far, which a short
+    MaxWalkSAT finds at first, is where the integer program starts, and what branch and bound must exceed. An
+    answer without a proof is the same on every run.
     """
 
     def __init__(self, program: Ilp, max_work: int | None = None) -> None:
@@ -57,8 +59,8 @@ class Alternation:
         best = search.go_on(CELLS * first)
         if best.certified:
             return best
+        plain = np.zeros(model.n_atoms) if bonus is None else bonus
         with suppress(Wide):
-            plain = np.zeros(model.n_atoms) if bonus is None else bonus
             return eliminated(model, weight, plain, MAX_CELLS)
         size = Magnitude.of(weight, bonus)
         better = partial(size.better, columns=model.n_atoms + model.n_clauses)
@@ -82,6 +84,9 @@ class Alternation:
                 best = answer if answer.certified else better(best, answer)
             if best.certified:
                 return best
+            with suppress(Wide):
+                growth = min(MAX_CELLS, TABLES * work // max(1, len(model.literals)))
+                return eliminated(model, weight, plain, growth, WIDEST)
             search.offer(best.score)
             best = better(best, search.go_on(CELLS * work))
         if best.score == -np.inf:

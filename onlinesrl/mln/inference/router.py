@@ -91,10 +91,16 @@ def route(parts: Iterable[str]) -> str:
     return next((part for part in parts if part != "elimination"), "elimination")
 
 
-def eliminated(model: GroundMRF, weight: Floats, bonus: Floats, growth: int) -> Solution:
+def eliminated(
+    model: GroundMRF,
+    weight: Floats,
+    bonus: Floats,
+    growth: int,
+    width: int = elimination_order.MAX_DEGREE,
+) -> Solution:
     """Return the answer of max-sum variable elimination. Raises Wide, see ``Router``, and Infeasible."""
     net, order = network_of(model)
-    memory = build_structure(net, model, growth)
+    memory = build_structure(net, model, growth, width=width)
     truth = np.zeros(model.n_atoms + 1, np.uint8)
     if elimination.eliminate(net, memory, weight, bonus[order], truth) == -np.inf:
         raise Infeasible("no state satisfies the hard rules")
@@ -109,8 +115,9 @@ def build_structure(
     model: GroundMRF,
     growth: int = elimination_order.MAX_CELLS,
     last: Bools | None = None,
+    width: int = elimination_order.MAX_DEGREE,
 ) -> elimination_order.Structure:
-    """Return the tables of an elimination; for ``growth`` see ``Structure``.
+    """Return the tables of an elimination; for ``growth`` and ``width`` see ``Structure``.
 
     The variables ``last``, bool[variables], are eliminated after all others. Raises Wide where the tables
     would be too large, Infeasible where a hard clause is empty.
@@ -118,7 +125,7 @@ def build_structure(
     arcs, cells = 64 + 8 * len(model.literals), 4096 + 2 * len(model.literals)
     while True:
         memory = elimination_order.structure_memory(
-            model.n_atoms + 1, model.n_clauses + 1, arcs, cells, growth
+            model.n_atoms + 1, model.n_clauses + 1, arcs, cells, growth, width
         )
         if last is not None:
             memory.last[: len(last)] = last

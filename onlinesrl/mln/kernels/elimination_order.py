@@ -14,7 +14,8 @@ from onlinesrl.mln.kernels.ground_network import ROWS, VARIABLES, Network
 
 SOLVED, WIDE, TABLES_FULL, CONTRADICTION = 0, 1, 2, 3
 """The statuses of ``structure``. CONTRADICTION: a hard clause is empty, so no state satisfies it."""
-MAX_DEGREE = 14
+MAX_DEGREE, WIDEST = 14, 20
+"""The most neighbours of a variable, by default and where a search has found no proof before."""
 MAX_TABLE = 1 << 16
 MAX_CELLS = 1 << 24
 MODEST_CELLS = 1 << 12
@@ -60,23 +61,29 @@ class Structure(Frame):
     value: Annotated[Ints32, "atom"]
     last: Annotated[Bytes, "atom"]  # 1: eliminated after all variables of 0
     growth: int  # more than growth * (cells of the clauses' tables) + MODEST_CELLS cells are WIDE
+    width: int  # a variable with more neighbours is WIDE, or with these more than 4 << width states
 
 
 def structure_memory(
-    atoms: int, rows: int, arcs: int, cells: int, growth: int = MAX_CELLS
+    atoms: int,
+    rows: int,
+    arcs: int,
+    cells: int,
+    growth: int = MAX_CELLS,
+    width: int = MAX_DEGREE,
 ) -> Structure:
     """Return scratch memory for a world of so many atoms, rows, arcs and table cells.
 
-    For ``growth`` see ``Structure``.
+    For ``growth`` and ``width`` see ``Structure``.
     """
     return Structure.zeros(
-        {"growth": growth},
+        {"growth": growth, "width": width},
         atom=atoms,
         row=rows,
         arc=arcs,
         edge=arcs // 2,
         cell=cells,
-        member=MAX_DEGREE + 1,
+        member=width + 1,
     )
 
 
@@ -165,9 +172,7 @@ def _classify(net: Network, st: Structure, row: int) -> int:
                 if edge < 0:
                     return -edge
             variables += not repeated
-            if (
-                variables > MAX_DEGREE + 1
-            ):  # whichever of them is eliminated first has too many neighbours
+            if variables > st.width + 1:  # whichever is eliminated first has too many neighbours
                 return WIDE
         if st.row_kind[row] == GENERIC:
             g = st.size[GENERICS]
@@ -181,7 +186,7 @@ def _classify(net: Network, st: Structure, row: int) -> int:
 @kernel
 def _enqueue(st: Structure, entries: int, v: int, last: int) -> int:
     degree = st.degree[v]
-    if degree > MAX_DEGREE or st.last[v] > last:
+    if degree > st.width or st.last[v] > last:
         return entries
     if entries == len(st.queue_next):
         return -1
@@ -193,8 +198,8 @@ def _enqueue(st: Structure, entries: int, v: int, last: int) -> int:
 
 @kernel
 def _next_variable(st: Structure) -> int:
-    """Pop a variable of least degree; -1: none of at most MAX_DEGREE is left."""
-    for degree in range(MAX_DEGREE + 1):
+    """Pop a variable of least degree; -1: none of at most ``st.width`` is left."""
+    for degree in range(st.width + 1):
         while st.queue_head[degree] >= 0:
             entry = st.queue_head[degree]
             st.queue_head[degree] = st.queue_next[entry]
@@ -235,7 +240,7 @@ def _order(net: Network, st: Structure) -> int:
                 st.size[MEMBERS] += 1
                 st.degree[u] -= 1
                 cells *= values(net, u)
-                if cells * values(net, v) > MAX_TABLE:
+                if cells * values(net, v) > 4 << st.width:
                     return WIDE
             arc = st.arc_next[arc]
         st.message[v] = st.size[CELLS]

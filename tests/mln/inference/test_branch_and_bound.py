@@ -12,9 +12,11 @@ from onlinesrl.mln.inference.branch_and_bound import Search
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.maxwalksat import WalkSat
+from onlinesrl.mln.inference.protocols import Wide
 from onlinesrl.mln.inference.pure_literals import impure
 from onlinesrl.mln.inference.registry import exact_engine
-from onlinesrl.mln.inference.router import Router
+from onlinesrl.mln.inference.router import Router, eliminated
+from onlinesrl.mln.kernels.elimination_order import MAX_CELLS, WIDEST
 from tests.support.ground_mrfs import (
     Clause,
     Problem,
@@ -24,6 +26,7 @@ from tests.support.ground_mrfs import (
     clique,
     listed,
     problems,
+    spins,
     transitive,
 )
 
@@ -123,6 +126,54 @@ def test_no_turn_of_branch_and_bound_goes_beyond_the_limit(program, monkeypatch)
 
     assert len(most) > 1
     assert max(most) <= 20 * CELLS
+
+
+def best_of_spins(n: int, problem: Problem) -> float:
+    """The best score of a grid, cell by cell: of each state of the last ``n`` cells, that of all so far."""
+    model, best = problem.model, np.zeros(1 << n)
+    best[1:] = -np.inf  # above the first row there is nothing
+    gain, agree = model.gains(problem.weights), dict[tuple[int, int], float]()
+    for k, weight in enumerate(problem.weights.tolist()):
+        atoms = np.abs(model.literals[model.start[k] : model.start[k + 1]]) - 1
+        if len(atoms) == 2:
+            agree[min(atoms), max(atoms)] = weight
+    assert gain[1] == 0.0
+    for a in range(n * n):
+        column = a % n
+        before = best.reshape(-1, 2, 1 << column)  # the cell above
+        left = np.arange(1 << column) >> max(0, column - 1)
+        rows = []
+        for x in (0, 1):
+            of_pairs = [agree.get((a - n, a), 0.0) * (1 + (y == x)) for y in (0, 1)]
+            found = np.maximum(before[:, 0] + of_pairs[0], before[:, 1] + of_pairs[1])
+            beside = agree.get((a - 1, a), 0.0) if column else 0.0
+            rows.append(found + beside * (1 + (left == x)) + x * gain[0][a])
+        best = np.stack(rows, axis=1).reshape(-1)
+    return float(best.max())
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_grid_that_neither_proves_soon_is_eliminated_within_the_work(seed):
+    problem = spins(12, seed)
+
+    found = exact_engine(Ilp(), 1_000_000).solve(problem.model, problem.weights)
+    ended = exact_engine(Ilp(), 20).solve(problem.model, problem.weights)
+
+    check(found, problem, "elimination")
+    assert found.score == pytest.approx(best_of_spins(12, problem), abs=1e-6)
+    assert not ended.certified
+
+
+@pytest.mark.parametrize("problem", [clique(18), transitive(5, 0), transitive(5, 1, hard=False)])
+def test_wider_elimination_agrees_with_brute_force(problem):
+    question, bonus = (problem.model, problem.weights), np.linspace(-1, 1, problem.model.n_atoms)
+    with pytest.raises(Wide):
+        eliminated(*question, bonus, MAX_CELLS)
+
+    found = eliminated(*question, bonus, MAX_CELLS, WIDEST)
+
+    check(found, Problem(*question, bonus), "elimination")
+    assert found.score == pytest.approx(Brute().solve(*question, bonus=bonus).score, abs=1e-9)
 
 
 def test_a_program_that_ended_at_its_limit_solves_the_next_one():
