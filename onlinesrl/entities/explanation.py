@@ -6,14 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from math import comb
+from math import comb, inf
 from typing import Any, Protocol
 
-from onlinesrl.core.explain.explanation import SHOWN, Explanation, Flip
+import numpy as np
 
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.example import show_ground_atom
+from onlinesrl.core.explain.explanation import SHOWN, Explanation, Flip, Other, Reason
+from onlinesrl.entities.partition import Partition, best_partition, contradiction
+
+TRANSITIVE = "Same(x, y) ^ Same(y, z) => Same(x, z)."
+"""The rule that holds entities together, as it is told."""
 TRIES = 1_000
 """So many trials are made at most."""
-MOST_PAIRS = 5_000
+MOST_PAIRS = 50_000
 """So many pairs of records are solved again at most, in all trials together, which takes some seconds."""
 
 
@@ -93,6 +100,48 @@ class EntityExplanation(Explanation):
             yield f"no {'other ' if self.splits else ''}record alone splits it"
         if not self.certified:
             yield "not all of these answers are proven to be the best: a search ended early"
+
+
+def pair_explanation(
+    records: Sequence[str],
+    weight: Floats,
+    best: Partition,
+    i: int,
+    j: int,
+    rules: Mapping[str, float],
+    max_work: int,
+) -> Explanation:
+    """Return why two of the records that hang together are of one entity, or of two.
+
+    ``weight`` and ``best`` are as in ``best_partition``; ``rules`` about the pair, with their weights, sum to
+    its own. Raises Unsolved.
+    """
+
+    def atom(k: int, j: int) -> str:
+        return show_ground_atom("Same", sorted((records[k], records[j])))
+
+    now, otherwise = best.together, weight.copy()
+    same = bool(now[i, j])
+    sign = 1.0 if same else -1.0
+    otherwise[i, j] = otherwise[j, i] = -sign * inf
+    other = None
+    if contradiction(otherwise) is None:
+        alternative = best_partition(otherwise, max_work)
+        then = alternative.together
+        score = alternative.score if same else alternative.score + float(weight[i, j])
+        moved = [x for x in np.argwhere(np.triu(now != then, 1)).tolist() if {*x} != {i, j}]
+        changes = sorted((atom(*x), bool(then[*x])) for x in moved)
+        other = Other(best.score - score, alternative.certified, (*changes,))
+    reasons = (Reason(text, x, sign * x, holds=same) for text, x in rules.items() if x)
+    return Explanation(
+        "",
+        atom(i, j),
+        float(same),
+        best.certified,
+        reasons=(*sorted(reasons, key=lambda reason: -abs(reason.effect)),),
+        forbidden=(TRANSITIVE,) if other is None else (),
+        other=other,
+    )
 
 
 class RecordFlip(Flip):

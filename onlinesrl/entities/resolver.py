@@ -2,8 +2,8 @@
 
 Records with an equal key are compared. A pair speaks for one entity where the weights of its levels sum to
 more than 0. Records that neither share a key nor hang together by such pairs are of two entities by
-assumption; so in the best joint answer such pairs hold an entity together. Only the pairs within a component
-of them are atoms of a world of Markov logic, whose hard rules make ``Same`` an equivalence.
+assumption; so in the best joint answer such pairs hold an entity together. The most probable world of the
+``rules`` is then the best partition of each component of such pairs (``partition``).
 """
 
 from __future__ import annotations
@@ -12,20 +12,21 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, combinations
-from math import comb, exp, fsum, inf, isinf, isnan, nan
+from itertools import chain, combinations, pairwise
+from math import comb, exp, fsum, inf, isinf
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypedDict
+from typing import NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import DataError, Infeasible, NotFittedError, UsageError, shown
 from onlinesrl.core.example import show_ground_atom
+from onlinesrl.core.explain.conflict import impossible
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError
 from onlinesrl.core.io import checkpoint_file
 from onlinesrl.core.io.restoring import converted, restoring
-from onlinesrl.core.language import language_of
 from onlinesrl.core.version import __version__
 from onlinesrl.entities.blocking import Blocks, Key
 from onlinesrl.entities.comparisons import (
@@ -39,21 +40,31 @@ from onlinesrl.entities.comparisons import (
     level_table,
     text_of,
 )
-from onlinesrl.entities.explanation import TRIES, EntityExplanation, Level, Link, Withdrawals
+from onlinesrl.entities.explanation import (
+    TRANSITIVE,
+    TRIES,
+    EntityExplanation,
+    Level,
+    Link,
+    Withdrawals,
+    pair_explanation,
+)
 from onlinesrl.entities.fellegi_sunter import UNKNOWN, LevelWeights, estimate, level_counts
-from onlinesrl.logic.atom_index import GroundAtom, same_value
-from onlinesrl.logic.transactional_world import TransactionalWorld
+from onlinesrl.entities.partition import Partition, best_partition, contradiction, probability
+from onlinesrl.logic.atom_index import GroundAtom
 
 Pair: TypeAlias = tuple[int, int]
 """The numbers of two records, the older one first."""
 Facts: TypeAlias = Mapping[GroundAtom, float]
-"""What a world is told of a pair; NaN asks about an atom."""
+"""What the rules know of a pair."""
 LARGEST = 1_000
 """The most records of a block: half a million pairs."""
-WIDEST = 125
-"""The most records that hang together: a million ground rules, and almost three gigabytes."""
-MOST_WORK = 1_000_000
+WIDEST = 250
+"""The most records that hang together: 31,125 pairs are decided together, which takes some seconds."""
+MOST_WORK = 100_000
 """The work after which each search for the best answer of a component ends, see ``MlnEngine.max_work``."""
+UNSEEN = 255
+"""The level of a pair that was not compared."""
 MOST_OTHERS = 100_000
 """So many pairs that are no candidates say how often records of two entities agree."""
 EQUIVALENCE = """
@@ -88,6 +99,25 @@ class Membership(NamedTuple):
     probability: float
     nearest: str | None
     levels: Mapping[str, str]
+
+
+class Certificate(NamedTuple):
+    """No joint answer counts more than ``gap`` more; ``certified``: none counts more."""
+
+    gap: float
+    certified: bool
+
+
+class _Part(NamedTuple):
+    """Records that hang together, the oldest first, and their ``best`` partition.
+
+    ``levels`` are those of their pairs, uint8[n, n, columns], ``weight`` is as in ``best_partition``.
+    """
+
+    records: list[int]
+    levels: NDArray[np.uint8]
+    weight: Floats
+    best: Partition
 
 
 class _Saved(TypedDict):
@@ -156,12 +186,15 @@ class EntityResolver:
         self._others: Floats  # the shares of levels of pairs that are no candidates
         self._agreements = dict[Pair, bytes]()  # the levels of candidates
         self._joined = dict[int, set[int]]()  # by pairs that speak for one entity
-        self._facts = dict[Pair, Facts]()
+        self._parts = dict[
+            int, _Part
+        ]()  # the components by their oldest records, but for single ones
+        self._unproven = dict[int, Partition]()
         self._entity = dict[int, int]()  # the oldest record of a record's entity
         self.number = self.keyless = 0
         """How many entities there are, and how many records that have no key."""
         self.touched = 0
-        """How many ground clauses the last step changed."""
+        """How many pairs of records the last step decided."""
 
     # weights -----------------------------------------------------------------------------------------
 
@@ -220,12 +253,10 @@ class EntityResolver:
             (m, n) for m, n in self._agreements if self._joins(m, n) != (n in self._joined[m])
         )
         try:
-            self._reweigh()
             return self._apply({}, flips, self._row)
         except BaseException:
             self._weights = before
             self._put({}, flips)
-            self._reweigh()
             raise
 
     def _shares(self, agreements: Sequence[bytes]) -> Floats:
@@ -302,23 +333,8 @@ class EntityResolver:
         return EntityChange({}, certified=True)
 
     def _begin(self, weights: LevelWeights, others: Floats) -> None:
-        """Make an empty world under these weights."""
-        from onlinesrl.mln.inference.cutting_planes import ClauseSeparation
-        from onlinesrl.mln.inference.ilp import Ilp
-        from onlinesrl.mln.inference.registry import exact_engine
-        from onlinesrl.mln.query.incremental_world import MlnWorld
-
+        """Take weights, before any record."""
         self._weights, self._others = weights, others
-        engine = exact_engine(Ilp(max_work=MOST_WORK), MOST_WORK, ClauseSeparation(MOST_WORK))
-        world = MlnWorld(self._program(), ["Same"], listed=True, engine=engine)
-        self.world = TransactionalWorld(world)
-
-    def _reweigh(self) -> None:
-        """Give the world the weights."""
-        self.world.set_weights(self.world.weights_of(self._program()))
-
-    def _program(self) -> Any:
-        return language_of(".mln").parse(self.rules, "<entities>", "alchemy")
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "_weights"):
@@ -428,7 +444,7 @@ class EntityResolver:
     ) -> EntityChange:
         """Give records other rows and pairs other labels, in one step; None takes them away.
 
-        The entities of ``others`` are read again, too.
+        The components of ``others`` are solved again, too.
         """
         self._check_fitted()
         changed = {*rows, *chain(*labels), *others}
@@ -439,35 +455,76 @@ class EntityResolver:
             self._put(rows, labels)
             new = _components(chain(changed, *old), self._joined)
             self._check_width(new)
-            facts = dict[Pair, Facts]()
-            for pair in _pairs(new):
-                stays = pair in self._facts and pair not in labels and rows.keys().isdisjoint(pair)
-                facts[pair] = self._facts[pair] if stays else self._facts_of(pair)
-            facts |= {pair: {} for pair in _pairs(old) if pair not in facts}
-            if changes := self._changes(facts):
-                self.world.apply(changes)
-        except BaseException as error:
-            if isinstance(error, Infeasible):
-                error.args = (f"{error}{self._implied(facts, str(error))}",)
+            parts = [self._parts[n] for n in {*chain(*old, *new)} if n in self._parts]
+            solved = [self._solved(x, rows, parts) for x in new if len(x) > 1]
+        except BaseException:
             self._put(rows_before, labels_before)
             raise
-        self.touched = self.world.touched if changes else 0
-        for pair, of_pair in facts.items():
-            if of_pair:
-                self._facts[pair] = of_pair
-            else:
-                self._facts.pop(pair, None)
-        return EntityChange(self._regroup(old, new), self.world.certificate.certified)
+        for part in parts:
+            del self._parts[part.records[0]]
+            self._unproven.pop(part.records[0], None)
+        for part in solved:
+            self._parts[part.records[0]] = part
+            if part.best.gap or not part.best.certified:
+                self._unproven[part.records[0]] = part.best
+        self.touched = sum(comb(len(x), 2) for x in new)
+        return EntityChange(self._regroup(old, new), self.certificate.certified)
 
-    def _implied(self, pairs: Iterable[Pair], conflict: str) -> str:
-        """Return which facts of a conflict nobody stated: those of two records of one source."""
-        implied = (
-            f"{fact} since {self._apart(m, n)} (one_to_one)"
-            for m, n in pairs
-            if n not in self._label.get(m, {}) and self._decided(m, n) is not None
-            if (fact := f"!{show_ground_atom(*self._same(m, n))}") in conflict
+    def _solved(
+        self, records: list[int], rows: Mapping[int, Row | None], before: Sequence[_Part]
+    ) -> _Part:
+        """Solve a component, some of whose records had other ``rows``. Raises Infeasible, Unsolved."""
+        place, columns = {n: k for k, n in enumerate(records)}, len(self._comparisons)
+        levels = np.full((len(records), len(records), columns), UNSEEN, np.uint8)
+        for part in before:
+            stay = [
+                (place[n], k) for k, n in enumerate(part.records) if n in place and n not in rows
+            ]
+            now, then = ([*column] for column in zip(*stay, strict=True)) if stay else ([], [])
+            levels[np.ix_(now, now)] = part.levels[np.ix_(then, then)]
+        for k, j in np.argwhere(np.triu(levels[..., 0] == UNSEEN, 1)).tolist():
+            levels[k, j] = levels[j, k] = [*self._levels((records[k], records[j]))]
+        levels[np.diag_indices(len(records))] = NULL
+        weight = self._weight_of(records, levels)
+        if (places := contradiction(weight)) is not None:
+            raise self._conflict([records[k] for k in places])
+        return _Part(records, levels, weight, best_partition(weight, MOST_WORK))
+
+    def _weight_of(self, records: Sequence[int], levels: NDArray[np.uint8]) -> Floats:
+        """Return the log-odds of pairs, float64[n, n], inf and -inf where they are decided."""
+        place, weight = (
+            {n: k for k, n in enumerate(records)},
+            np.full(levels.shape[:2], self._weights.pair),
         )
-        return "".join(f"; {text}" for text in implied)
+        for of_column, level in zip(self._weights.level, np.moveaxis(levels, 2, 0), strict=True):
+            weight += of_column[level]
+        if self.one_to_one is not None:
+            sources = [self._row[n][self.one_to_one] for n in records]
+            number = {source: k for k, source in enumerate(sources)}
+            of_record = np.array(
+                [number[x] if x is not None else -1 - k for k, x in enumerate(sources)]
+            )
+            weight[of_record[:, None] == of_record] = -inf
+        for n in records:
+            for m, label in self._label.get(n, {}).items():
+                if m in place:
+                    weight[place[n], place[m]] = inf if label else -inf
+        np.fill_diagonal(weight, 0.0)
+        return weight
+
+    def _conflict(self, records: Sequence[int]) -> Infeasible:
+        """Return the error for a chain of records that are the same, whose ends are not."""
+        facts = [show_ground_atom(*self._same(*pair)) for pair in pairwise(records)]
+        ends = _pair(records[0], records[-1])
+        stated = ends[1] in self._label.get(ends[0], {})
+        since = "" if stated else f" since {self._apart(*ends)} (one_to_one)"
+        return impossible([TRANSITIVE], [f"!{show_ground_atom(*self._same(*ends))}{since}", *facts])
+
+    @property
+    def certificate(self) -> Certificate:
+        """The certificate of the answer."""
+        unproven = self._unproven.values()
+        return Certificate(fsum(x.gap for x in unproven), all(x.certified for x in unproven))
 
     def _check_width(self, components: Sequence[Sequence[int]]) -> None:
         """Raise DataError if too many records hang together."""
@@ -533,14 +590,6 @@ class EntityResolver:
         column = self.one_to_one
         return column is not None and first[column] is not None and first[column] == second[column]
 
-    def _facts_of(self, pair: Pair) -> Facts:
-        """Return what the world is told of a pair."""
-        same = _, names = self._same(*pair)
-        label = self._decided(*pair)
-        if label is not None:
-            return {("Pair", names): 1.0, same: label}
-        return {same: nan, **self._evidence_of(pair)}
-
     def _evidence_of(self, pair: Pair) -> Facts:
         """Return what the rules know of a pair: its order, and the levels of its columns."""
         _, names = self._same(*pair)
@@ -556,35 +605,20 @@ class EntityResolver:
         first, second = (self._row[n] for n in pair)
         return self._agreements.get(pair) or self._agreement(first, second)
 
-    def _changes(self, facts: Mapping[Pair, Facts]) -> dict[GroundAtom, float | None]:
-        """Return the changes after which the world has these facts of pairs."""
-        changes = dict[GroundAtom, float | None]()
-        for pair, new in facts.items():
-            present = self._facts.get(pair, {})
-            if new is not present:
-                atoms = [*present, *(atom for atom in new if atom not in present)]
-                values = ((atom, new.get(atom)) for atom in atoms)
-                changes |= {a: x for a, x in values if not same_value(x, present.get(a))}
-        return changes
-
     def _regroup(
         self, old: list[list[int]], new: list[list[int]]
     ) -> dict[str, tuple[str | None, str | None]]:
-        """Read the entities of components from the world's answer; return which records moved."""
+        """Read the entities of components from their partitions; return which records moved."""
         records = [n for n in {*chain(*old, *new)} if n in self._entity]
         self.number -= sum(n == self._entity[n] for n in records)
         before = {n: self._name[self._entity.pop(n)] for n in records}
         for component in new:
-            for n in component:
-                older = (m for m in component if m < n and self._is_same(m, n))
-                self._entity[n] = next(older, n)
-                self.number += self._entity[n] == n
+            first = self._parts[component[0]].best.first.tolist() if len(component) > 1 else [0]
+            self._entity |= {n: component[k] for n, k in zip(component, first, strict=True)}
+            self.number += len({*first})
         after = {n: self._name[self._entity[n]] for n in chain(*new)}
         names_of = ((n, (before.get(n), after.get(n))) for n in sorted({*before, *after}))
         return {self._name[n]: names for n, names in names_of if names[0] != names[1]}
-
-    def _is_same(self, m: int, n: int) -> bool:
-        return bool(self.world.value(self._same(m, n)) == 1.0)
 
     def _same(self, m: int, n: int) -> GroundAtom:
         """Return the atom that says that a pair is of one entity: the names are in order."""
@@ -615,16 +649,26 @@ class EntityResolver:
         It is exact where their component is narrow enough, and else sampled. It is 0 where nothing joins
         them. Raises DataError for an unknown record.
         """
-        pair = _pair_of(a, b, self.places)
-        if pair not in self._facts:
-            return 0.0
-        atom = self._same(*pair)
-        fact = self._facts[pair][atom]
-        return float(self.world.marginals([atom])[0][atom]) if isnan(fact) else fact
+        (part, i, j) = self._placed(*_pair_of(a, b, self.places))
+        return 0.0 if part is None else probability(part.weight, i, j)
+
+    def _placed(self, m: int, n: int) -> tuple[_Part | None, int, int]:
+        """Return the component of two records, and their places in it; None: they do not hang together."""
+        (component,) = _components([m], self._joined)
+        if n not in component:
+            return None, 0, 0
+        return self._parts[component[0]], component.index(m), component.index(n)
 
     def evidence(self, a: str, b: str) -> Facts:
         """Return what the rules know of a pair, also of one with a label. Raises DataError."""
         return self._evidence_of(_pair_of(a, b, self.places))
+
+    def beside(self, a: str, b: str) -> list[tuple[str, str]]:
+        """Return the pairs of two records with those that hang together with both. Raises DataError."""
+        m, n = _pair_of(a, b, self.places)
+        part, *_ = self._placed(m, n)
+        others = [self._name[k] for k in part.records if k not in (m, n)] if part else []
+        return [pair for c in others for pair in ((a, c), (b, c))]
 
     def label_of(self, a: str, b: str) -> float | None:
         """Return the label of a pair, 0 for two of one source, None for others. Raises DataError."""
@@ -635,10 +679,11 @@ class EntityResolver:
         n = _known(name, self.places)
         (component,) = _components([n], self._joined)
         score, total = dict[int, float](), dict[int | None, float]({None: 0.0})
-        for m in component:
-            if m != n:
-                score[m] = self._strength(m, n)
-                total[self._entity[m]] = total.get(self._entity[m], 0.0) + score[m]
+        if len(component) > 1:
+            of_record = self._parts[component[0]].weight[component.index(n)].tolist()
+            score = {m: x for m, x in zip(component, of_record, strict=True) if m != n}
+        for m, x in score.items():
+            total[self._entity[m]] = total.get(self._entity[m], 0.0) + x
         group = [m for m in score if self._entity[m] == self._entity[n]]
         best = max(total.values())
         share = {k: float(x == best) if isinf(best) else exp(x - best) for k, x in total.items()}
@@ -662,16 +707,21 @@ class EntityResolver:
         """
         if b is None:
             return self._explained(a, tries)
-        pair = m, n = _pair_of(a, b, self.places)
-        by_source = n not in self._label.get(m, {}) and self._decided(m, n) is not None
-        if by_source or pair not in self._facts:
+        m, n = _pair_of(a, b, self.places)
+        label, (part, i, j) = self._label.get(m, {}).get(n), self._placed(m, n)
+        if label is not None:
+            return Explanation("", show_ground_atom(*self._same(m, n)), label, given=True)
+        if part is None or self._decided(m, n) is not None:
             raise ExplanationError(
-                f"{shown(a)} and {shown(b)} are of two entities, since {self._apart(*pair)}"
+                f"{shown(a)} and {shown(b)} are of two entities, since {self._apart(m, n)}"
             )
-        explanation: Explanation = self.world.explain(self._same(*pair))
-        if explanation.given:
-            return explanation
-        flip = Withdrawals(self._around(pair[0]), tries).flip(a, b) if tries else None
+        link, atom = self._link(m, n), "Same(x, y)"
+        rules = {atom: link.pair}
+        for x in link.levels:
+            rules[f"{_predicate(x.column)}(x, y, {x.level}) ^ {atom}"] = x.weight
+        records = [self._name[k] for k in part.records]
+        explanation = pair_explanation(records, part.weight, part.best, i, j, rules, MOST_WORK)
+        flip = Withdrawals(self._around(m), tries).flip(a, b) if tries else None
         return replace(explanation, flip=flip)
 
     def _explained(self, name: str, tries: int) -> EntityExplanation:
@@ -686,7 +736,9 @@ class EntityResolver:
                 nearest[m] = max(link, (self._strength(n, m), -n))
         trials, names = Withdrawals(self._around(oldest), tries), [self._name[n] for n in records]
         splits, untried = trials.splits(names)
-        certified = bool(self.world.certificate.certified) and trials.certified
+        (component,) = _components([oldest], self._joined)
+        alone = len(component) == 1
+        certified = trials.certified and (alone or self._parts[component[0]].best.certified)
         atom = show_ground_atom("Entity", (name, names[0]))
         return EntityExplanation(
             "",
@@ -723,8 +775,6 @@ class EntityResolver:
 
     def _apart(self, m: int, n: int) -> str:
         """Return why a pair without an atom is of two entities."""
-        if n in self._label.get(m, {}):
-            return "a label says so"
         if self._decided(m, n) is not None:
             return f"both have the {self.one_to_one} {shown(self._row[m][self.one_to_one or ''])}"
         key = "" if (m, n) in self._agreements else "they share no key, and "

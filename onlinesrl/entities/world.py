@@ -16,13 +16,14 @@ from onlinesrl.core.errors import DataError, ExampleError, Infeasible, shown
 from onlinesrl.core.example import Atoms, Constant, show_ground_atom
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError
 from onlinesrl.core.io.restoring import Misfit
+from onlinesrl.core.language import language_of
 from onlinesrl.core.rule_instance import PlacedWeight
 from onlinesrl.entities.explanation import TRIES
 from onlinesrl.entities.resolver import EntityChange, EntityResolver
 from onlinesrl.logic.atom_index import Change, GroundAtom
 from onlinesrl.logic.ground_world import Exchange, FactSchema
 
-ENTITY, SAME = "Entity", "Same"
+ENTITY, SAME, PAIR = "Entity", "Same", "Pair"
 PLACES = "places"
 """The array of the places of records."""
 
@@ -79,7 +80,7 @@ class EntityWorld:
     @property
     def certificate(self) -> Any:
         """See ``GroundWorld``."""
-        return self.resolver.world.certificate
+        return self.resolver.certificate
 
     @property
     def text(self) -> str:
@@ -126,11 +127,14 @@ class EntityWorld:
         A pair has the levels of its columns beside it, also where a label or no key makes them needless.
         """
         pairs = {_ordered((SAME, records)) for _, records in atoms if records[0] != records[1]}
-        world = self.resolver.world
-        joined = [pair for pair in sorted(pairs) if world.fact(pair) is not None]
-        _, beside = world.neighbourhood(joined)
+        beside = dict[GroundAtom, float]()
         for _, (a, b) in sorted(pairs):
             beside |= self.resolver.evidence(a, b)
+            for pair in self.resolver.beside(a, b):
+                _, names = atom = _ordered((SAME, pair))
+                beside |= {(PAIR, names): 1.0} | (
+                    {} if atom in pairs else {atom: self.value(atom) or 0.0}
+                )
         return sorted(pairs), beside
 
     def explain(self, atom: GroundAtom, tries: int = TRIES) -> Explanation:
@@ -230,8 +234,9 @@ class EntityWorld:
 
     def weights_of(self, program: Any) -> list[PlacedWeight]:
         """Return the weights of a file of weights. Raises DataError where it does not fit the rules."""
-        weights: list[PlacedWeight] = self.resolver.world.weights_of(program)
-        return weights
+        from onlinesrl.mln.lang.reweighting import weights_of
+
+        return weights_of(language_of(".mln").parse(self.text, "<entities>", "alchemy"), program)
 
     def set_weights(self, weights: Iterable[PlacedWeight]) -> dict[GroundAtom, Change]:
         """Judge all records by other weights. Raises DataError, Unsolved; then nothing has changed."""

@@ -58,7 +58,7 @@ def same(world, other) -> None:
     assert [*world.values()] == [*other.values()]
     assert world.facts() == other.facts()
     assert world.certificate == other.certificate
-    assert world.resolver.world.facts() == other.resolver.world.facts()
+    assert world.resolver.labels == other.resolver.labels
     for record in world.resolver.places:
         assert world.resolver.membership(record) == other.resolver.membership(record)
 
