@@ -23,7 +23,6 @@ from onlinesrl.entities.comparisons import (
     text_of,
 )
 from onlinesrl.entities.fellegi_sunter import UNKNOWN, LevelWeights, estimate, level_counts
-from onlinesrl.logic.transactional_world import TransactionalWorld
 
 BLOCK = ["letter", ["town", "year"]]
 COMPARE = {"name": "jaro_winkler", "town": "exact", "year": "edits", "street": "words"}
