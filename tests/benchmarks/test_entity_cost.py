@@ -15,18 +15,13 @@ from itertools import chain, combinations, islice
 from statistics import median
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import pytest
 
 import onlinesrl as srl
 from onlinesrl.core.evaluation.cluster_scores import Clusters
-from onlinesrl.mln.inference.cutting_planes import ClauseSeparation
-from onlinesrl.mln.inference.ilp import Ilp
-from onlinesrl.mln.inference.registry import exact_engine
-from onlinesrl.runs.config.loading import load_as
-from onlinesrl.runs.config.schema import EntityWeights
+from onlinesrl.entities.partition import best_partition
 from tests.benchmarks.measure import in_turns, ratio, show, sizes, timed
-from tests.support.families import clusters
-from tests.support.ground_mrfs import clause_model
 from tests.support.paths import SHARED
 from tests.support.stream_scripts import generator
 
@@ -337,20 +332,34 @@ def test_a_record_costs_the_same_however_many_there_are(
     assert len(resolver.entities()) < n
 
 
-@sizes("k", 8, 16, 24)
-def test_a_wide_component_costs_what_answers_violate(k: int) -> None:
-    """The share of CPU where, of the rules of transitivity of k records, those count that are violated."""
-    family = clusters(random.Random(5), large=True, n=k)
-    case = family.with_facts(family.draw(random.Random(0)))
-    problem = clause_model(case.n, case.clauses)
-    engines = exact_engine(Ilp(), None), exact_engine(Ilp(), None, ClauseSeparation())
-    whole, some = (partial(engine.solve, *problem) for engine in engines)
-    assert some().certified
-    assert some().score == pytest.approx(whole().score, abs=1e-6)
-    seconds, less = in_turns(3, whole, some)
-    head = ["records", "rules", "CPU ms, whole", "ratio"]
-    row = [str(k), len(case.clauses), 1e3 * median(seconds), ratio(less, seconds)]
-    show("wide components", head, [row])
+RULES = """
+Alike(record, record): real
+Same(record, record)
+1 Alike(x, y) ^ Same(x, y)
+Same(x, y) => Same(y, x).
+Same(x, y) ^ Same(y, z) => Same(x, z).
+"""
+
+
+@sizes("k", 6, 20, 40)
+def test_a_component_costs_less_than_the_world_of_its_rules(k: int) -> None:
+    """The same weights of pairs as a partition and as a world of Markov logic, whose rules are lazy."""
+    rng = random.Random(k)
+    pairs = {
+        (i, j): rng.gauss(1 if i % 3 == j % 3 else -1, 1.5) for i, j in combinations(range(k), 2)
+    }
+    weight = np.zeros((k, k))
+    for (i, j), x in pairs.items():
+        weight[i, j] = weight[j, i] = x
+    whole = partial(srl.infer, RULES, {"Alike": pairs}, "Same")
+    part = partial(best_partition, weight)
+    best, world = part(), whole()
+    assert best.certified and world.certified
+    together = [best.together[pair] for pair in pairs]
+    assert together == [world["Same"][pair] == 1 for pair in pairs]
+    seconds, less = in_turns(3, whole, part)
+    head = ["records", "CPU ms, world", "ratio"]
+    show("a component", head, [[str(k), 1e3 * median(seconds), ratio(less, seconds)]])
 
 
 def peak() -> float:

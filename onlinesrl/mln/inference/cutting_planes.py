@@ -29,7 +29,6 @@ from onlinesrl.mln.inference.presolve import reduced
 from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.inference.rounding import Magnitude
 from onlinesrl.mln.inference.router import Router
-from onlinesrl.mln.kernels.violated_clauses import TOLERANCE
 
 INTEGRAL = 1e-6
 """How close to 0 or 1 an atom's value counts as integral: the solver's tolerance is 1e-7."""
@@ -39,40 +38,6 @@ NOTHING = np.zeros(0, np.int32)
 Violated = Callable[[Floats, bool], tuple[GroundMRF, Floats] | None]
 """Values of the atoms, float64[atoms], in [0, 1]; the clauses over the same atoms that they violate, with
 weights, each once; None: there is none. True: only those of two atoms, where they are not too many."""
-
-
-class ClauseSeparation:
-    """Exact MPE of a model: of its hard clauses, long ones count once an answer violates them.
-
-    These have three or more literals, as those of transitivity. For ``max_work`` see ``CuttingPlanes.solve``.
-    """
-
-    def __init__(self, max_work: int | None = None) -> None:
-        self._max_work = max_work
-
-    def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
-        """See ``MapEngine.solve``."""
-        is_long = model.hard & (np.diff(model.start) > 2)
-        long, first = model.select(np.flatnonzero(is_long)), np.flatnonzero(~is_long)
-        short, gain = model.select(first), weight[first]
-        if bonus is not None and np.any(bonus):
-            atoms = np.arange(model.n_atoms)
-            short, gain = short.with_units(signed(atoms, True), False), np.append(gain, bonus)
-        atom, sign, base = np.abs(long.literals) - 1, np.sign(long.literals), long.literals < 0
-        unknown = np.ones(long.n_clauses, np.bool_)
-
-        def violated(value: Floats, conflicts: bool) -> tuple[GroundMRF, Floats] | None:
-            if conflicts:
-                return None
-            true = np.concatenate(([0.0], np.cumsum(base + sign * value[atom])))
-            less = true[long.start[1:]] - true[long.start[:-1]] < 1 - TOLERANCE
-            new = np.flatnonzero(less & unknown)
-            unknown[new] = False
-            return (long.select(new), np.zeros(len(new))) if len(new) else None
-
-        answer = CuttingPlanes(short, gain, violated).solve(self._max_work)
-        score = model.score(answer.state, weight, bonus)
-        return replace(answer, score=score, bound=score + (answer.bound - answer.score))
 
 
 class CuttingPlanes:

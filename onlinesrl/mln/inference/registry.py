@@ -302,14 +302,13 @@ def sampler_of(method: str, seed: int, **options: Any) -> Chains:
     return sampler
 
 
-def exact_engine(last: Ilp, max_work: int | None, *first: MapEngine) -> Router:
+def exact_engine(last: Ilp, max_work: int | None) -> Router:
     """Return the engine that proves its answers: elimination, else a search and ``last`` in turns.
 
-    Engines that are asked ``first`` of these may prove an answer sooner. What is not proven within
-    ``max_work`` is no worse than an answer of MaxWalkSAT.
+    What is not proven within ``max_work`` is no worse than an answer of MaxWalkSAT.
     """
     from onlinesrl.mln.inference.alternation import Alternation
     from onlinesrl.mln.inference.maxwalksat import WalkSat
     from onlinesrl.mln.inference.router import Router
 
-    return Router(*first, Alternation(last, max_work), WalkSat(), growth=1)
+    return Router(Alternation(last, max_work), WalkSat(), growth=1)

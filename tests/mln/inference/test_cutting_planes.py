@@ -9,10 +9,8 @@ from conftest import tiers
 
 import onlinesrl as srl
 from onlinesrl.core.errors import ExampleError, Infeasible
-from onlinesrl.mln.inference.cutting_planes import ClauseSeparation
 from onlinesrl.mln.query import world as world_module
 from tests.support.families import FAMILIES, case
-from tests.support.ground_mrfs import Problem, check, clause_model
 
 DEDUPLICATION = """Similar(record, record): real
 Same(record, record)
@@ -66,21 +64,6 @@ def test_answers_are_those_of_other_algorithms(lazy, name, number):
         assert of.value(state) == pytest.approx(of.best, abs=1e-6)
         eager = srl.infer(*arguments, closed=[*of.facts], lazy="never")
         assert found.stats["score"] == pytest.approx(eager.stats["score"], abs=1e-6)
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-@tiers("number", 4, 1_000)
-def test_hard_clauses_that_are_separated_as_in_other_algorithms(name, number):
-    for seed in range(number):
-        of = case(name, seed, large=seed % 2 == 1)
-        problem = Problem(*clause_model(of.n, of.clauses, of.family.groups))
-        if of.best is None:
-            with pytest.raises(Infeasible):
-                ClauseSeparation().solve(problem.model, problem.weights)
-            continue
-        found = ClauseSeparation().solve(problem.model, problem.weights)
-        check(found, problem, found.route)
-        assert found.score == pytest.approx(of.best, abs=1e-6)
 
 
 @pytest.mark.parametrize("rules", [HARD, SOFT])

@@ -9,7 +9,6 @@ from hypothesis import given
 
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.mln.inference.brute_force import Brute, state_scores
-from onlinesrl.mln.inference.cutting_planes import ClauseSeparation
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.lp_relaxation import Lp
 from onlinesrl.mln.inference.maxwalksat import WalkSat
@@ -27,13 +26,12 @@ from tests.support.ground_mrfs import (
     problems,
 )
 
-PROVING: dict[str, tuple[MapEngine, str | None]] = {
+PROVING: dict[str, tuple[MapEngine, str]] = {
     "elimination": (Router(), "elimination"),
     "components": (Router(Refuses()), "elimination"),
     "branch and bound": (BranchAndBound(), "branch-and-bound"),
     "highs": (Ilp("highs"), "ilp"),
     "cbc": (Ilp("cbc"), "ilp"),
-    "clause separation": (ClauseSeparation(), None),
 }
 """Engines that certify their answers to small problems, each the same for all tests; and their routes.
 
