@@ -74,7 +74,7 @@ def best_partition(weight: Floats, max_work: int | None = None) -> Partition:
     gap, certified = 0.0, True
     if loss.any():
         number, bound, certified = _searched(gain, apart, max_work)
-        gap = max(bound - _score(gain, number), 0.0)
+        gap = 0.0 if certified else max(bound - _score(gain, number), 0.0)
     of_things = number[blocks.number]
     score = blocks.score + _score(gain, number)
     return Partition(np.argmax(of_things[:, None] == of_things, axis=1), score, gap, certified)

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import chain, combinations, pairwise
 from math import comb, exp, fsum, inf, isinf
 from pathlib import Path
@@ -102,8 +103,12 @@ class Membership(NamedTuple):
 
 
 class Certificate(NamedTuple):
-    """No joint answer counts more than ``gap`` more; ``certified``: none counts more."""
+    """The ``score`` of the joint answer, and how much more any may count; ``certified``: none counts more.
 
+    The score is the sum of the weights of all pairs of one entity.
+    """
+
+    score: float
     gap: float
     certified: bool
 
@@ -190,6 +195,7 @@ class EntityResolver:
             int, _Part
         ]()  # the components by their oldest records, but for single ones
         self._unproven = dict[int, Partition]()
+        self._score = Fraction(0)  # of all components, exact after any history
         self._entity = dict[int, int]()  # the oldest record of a record's entity
         self.number = self.keyless = 0
         """How many entities there are, and how many records that have no key."""
@@ -460,12 +466,14 @@ class EntityResolver:
         except BaseException:
             self._put(rows_before, labels_before)
             raise
+        self._score += sum(Fraction(x.best.score) for x in solved)
         for part in parts:
+            self._score -= Fraction(part.best.score)
             del self._parts[part.records[0]]
             self._unproven.pop(part.records[0], None)
         for part in solved:
             self._parts[part.records[0]] = part
-            if part.best.gap or not part.best.certified:
+            if not part.best.certified:
                 self._unproven[part.records[0]] = part.best
         self.touched = sum(comb(len(x), 2) for x in new)
         return EntityChange(self._regroup(old, new), self.certificate.certified)
@@ -524,7 +532,7 @@ class EntityResolver:
     def certificate(self) -> Certificate:
         """The certificate of the answer."""
         unproven = self._unproven.values()
-        return Certificate(fsum(x.gap for x in unproven), all(x.certified for x in unproven))
+        return Certificate(float(self._score), fsum(x.gap for x in unproven), not unproven)
 
     def _check_width(self, components: Sequence[Sequence[int]]) -> None:
         """Raise DataError if too many records hang together."""
@@ -709,7 +717,7 @@ class EntityResolver:
             return self._explained(a, tries)
         m, n = _pair_of(a, b, self.places)
         label, (part, i, j) = self._label.get(m, {}).get(n), self._placed(m, n)
-        if label is not None:
+        if label is not None and part is not None:
             return Explanation("", show_ground_atom(*self._same(m, n)), label, given=True)
         if part is None or self._decided(m, n) is not None:
             raise ExplanationError(
@@ -775,6 +783,8 @@ class EntityResolver:
 
     def _apart(self, m: int, n: int) -> str:
         """Return why a pair without an atom is of two entities."""
+        if n in self._label.get(m, {}):
+            return "a label says so"
         if self._decided(m, n) is not None:
             return f"both have the {self.one_to_one} {shown(self._row[m][self.one_to_one or ''])}"
         key = "" if (m, n) in self._agreements else "they share no key, and "

@@ -129,12 +129,14 @@ class EntityWorld:
         pairs = {_ordered((SAME, records)) for _, records in atoms if records[0] != records[1]}
         beside = dict[GroundAtom, float]()
         for _, (a, b) in sorted(pairs):
+            others = (_ordered((SAME, pair)) for pair in self.resolver.beside(a, b))
+            for atom in others:
+                beside[PAIR, atom[1]] = 1.0
+                if atom not in pairs:
+                    beside[atom] = self.value(atom) or 0.0
+        beside = dict(sorted(beside.items()))
+        for _, (a, b) in sorted(pairs):
             beside |= self.resolver.evidence(a, b)
-            for pair in self.resolver.beside(a, b):
-                _, names = atom = _ordered((SAME, pair))
-                beside |= {(PAIR, names): 1.0} | (
-                    {} if atom in pairs else {atom: self.value(atom) or 0.0}
-                )
         return sorted(pairs), beside
 
     def explain(self, atom: GroundAtom, tries: int = TRIES) -> Explanation:

@@ -22,9 +22,11 @@ def same_value(first: float | None, second: float | None) -> bool:
 
 
 def add_changes(changed: dict[GroundAtom, Change], later: Mapping[GroundAtom, Change]) -> None:
-    """Add later changes of values to earlier ones: the oldest value and the newest stay."""
+    """Add later changes of values to earlier ones: the oldest value and the newest stay, if they differ."""
     for atom, (old, new) in later.items():
-        changed[atom] = (changed[atom][0] if atom in changed else old), new
+        first, _ = changed.pop(atom, (old, new))
+        if not same_value(first, new):
+            changed[atom] = first, new
 
 
 class AtomIndex:
