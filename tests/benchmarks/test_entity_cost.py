@@ -21,6 +21,8 @@ import pytest
 import onlinesrl as srl
 from onlinesrl.core.evaluation.cluster_scores import Clusters
 from onlinesrl.entities.partition import best_partition
+from onlinesrl.runs.config.loading import load_as
+from onlinesrl.runs.config.schema import EntityWeights
 from tests.benchmarks.measure import in_turns, ratio, show, sizes, timed
 from tests.support.paths import SHARED
 from tests.support.stream_scripts import generator
