@@ -221,21 +221,21 @@ class EntityResolver:
             raise UsageError(
                 "fit comes before add: the records that are there were judged by other weights"
             )
-        rows = [self._read(name, row) for name, row in _by_id(records).items()]
+        rows = dict(enumerate(self._read(name, row) for name, row in _by_id(records).items()))
         place = {name: n for n, name in enumerate(records)}
         label = {_pair_of(*pair, place): x for pair, x in _labels(same, different).items()}
         blocks = Blocks(self._blocks.keys, self._blocks.largest)
         compared = {(m, n): self._agreement(rows[m], rows[n]) for m, n in label}
-        for n, row in enumerate(rows):
+        for n, row in rows.items():
             compared |= self._compared(n, blocks.candidates(row), rows)
             blocks.add(n, row)
         others = [
             (pair, self._agreement(*map(rows.__getitem__, pair)))
             for pair in _sample(len(rows), compared, seed)
         ]
-        shares = self._shares([levels for _, levels in others])
-        within = self._within(compared, label, shares, dict(enumerate(rows)))
+        within = self._within(compared, label, self._shares([x for _, x in others]), rows)
         shares = self._shares([levels for pair, levels in others if pair not in within])
+        within = self._within(compared, label, shares, rows)  # as ``learn`` finds them
         self._begin(self._estimated(within, label, shares, len(rows)), shares)
         return self
 
@@ -254,11 +254,12 @@ class EntityResolver:
 
     def _take(self, weights: LevelWeights) -> EntityChange:
         """Judge all records by other weights, in one step."""
-        before, self._weights = self._weights, weights
-        flips = dict.fromkeys(
-            (m, n) for m, n in self._agreements if self._joins(m, n) != (n in self._joined[m])
-        )
+        before, flips = self._weights, dict[Pair, None]()
         try:
+            self._weights = weights
+            flips = dict.fromkeys(
+                (m, n) for m, n in self._agreements if self._joins(m, n) != (n in self._joined[m])
+            )
             return self._apply({}, flips, self._row)
         except BaseException:
             self._weights = before
@@ -318,7 +319,7 @@ class EntityResolver:
         return agreement(self._comparisons, first, second)
 
     def _compared(
-        self, n: int, others: Iterable[int], rows: Mapping[int, Row] | Sequence[Row]
+        self, n: int, others: Iterable[int], rows: Mapping[int, Row]
     ) -> dict[Pair, bytes]:
         """Return the levels of the pairs of a record and others, but for those of one source."""
         row = rows[n]
@@ -327,12 +328,17 @@ class EntityResolver:
         return {_pair(m, n): of_pair for m, of_pair in zip(numbers, levels, strict=True)}
 
     def weigh(self, weights: Mapping[int, float]) -> EntityChange:
-        """Take weights by their place in ``rules``, 0 without one, in one step. Raises as ``learn``."""
+        """Take weights by their place in ``rules``, 0 without one, in one step.
+
+        Raises as ``learn``, and DataError for a weight that is not finite.
+        """
+        if not np.isfinite([*weights.values()]).all():
+            raise DataError(f"the weights are {shown({**weights})}, expected finite numbers")
         place, level = 1, np.zeros((len(self._comparisons), max(self._sizes)))
         for of_column, size in zip(level, self._sizes, strict=True):
             of_column[EXACT:size] = [weights.get(place + n, 0.0) for n in range(size - EXACT)]
             place += size - EXACT
-        new = LevelWeights(weights.get(0, 0.0), level)
+        new = LevelWeights(float(weights.get(0, 0.0)), level)
         if hasattr(self, "_weights"):
             return self._take(new)
         self._begin(new, np.zeros_like(level))

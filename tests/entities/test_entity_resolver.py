@@ -217,6 +217,23 @@ def test_pairs_that_hang_together_teach_as_candidates_do() -> None:
     assert weights[0] == pytest.approx(weights[1], abs=1e-6)
 
 
+@pytest.mark.parametrize("seed", [0, 87, 146])
+def test_what_was_learned_from_the_records_of_fit_is_what_fit_estimated(seed: int) -> None:
+    """Which records hang together depends on how often others agree, and they are no others then."""
+    rng, table = random.Random(seed), {}
+    for n in range(40):
+        copied = rng.choice([*table.values()]) if n % 2 else {}
+        row = {column: rng.choice("abcdefgh") for column in "abcd"}
+        row |= {key: str(rng.randrange(14)) for key in "kl"}
+        kept = {column: x for column, x in copied.items() if rng.random() < 0.75}
+        table[f"r{n}"] = row | kept
+    resolver = srl.EntityResolver(["k", "l"], dict.fromkeys("abcd", "exact")).fit(table)
+    before = resolver.rules
+    resolver.add(table)
+    assert not resolver.learn().moved
+    assert resolver.rules == before
+
+
 def test_labels_teach_the_weights_that_fit_would_have() -> None:
     table, same = twins(15)
     shared = [(a, b) for a, b in same if table[a]["letter"] == table[b]["letter"]]
@@ -282,6 +299,27 @@ def test_what_cannot_be_learned_changes_nothing(monkeypatch) -> None:
     assert not resolver.add(table).moved
     resolver.learn()
     assert resolver.rules != rules
+
+
+def test_an_interrupt_while_records_are_judged_anew_changes_nothing(monkeypatch) -> None:
+    resolver = srl.EntityResolver(["k"], {"a": "exact"})
+    resolver.weigh({0: -1, 1: 2})
+    resolver.add({name: {"a": name < "r", "k": 1} for name in "pqrs"})
+    before, rules = resolver.entities(), resolver.rules
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resolver, "_joins", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            resolver.weigh({0: 1})
+    assert (resolver.entities(), resolver.rules) == (before, rules)
+    for wrong in (float("inf"), float("nan")):
+        with pytest.raises(srl.DataError, match="expected finite numbers"):
+            resolver.weigh({0: 1.0, 2: wrong})
+    assert (resolver.entities(), resolver.rules) == (before, rules)
+    assert resolver.weigh({0: 1, 1: 0}).moved == {"r": ("r", "p"), "s": ("r", "p")}
 
 
 def test_labels_contradict_each_other_or_join_what_shares_no_key() -> None:
