@@ -67,7 +67,7 @@ def best_partition(weight: Floats, max_work: int | None = None) -> Partition:
     """
     blocks = _Blocks(weight)
     gain, apart = blocks.gain, blocks.apart
-    number = _connected((gain > 0) & ~apart)
+    number = _connected(gain > 0)
     within = number[:, None] == number
     np.fill_diagonal(within, False)
     loss = within & (apart | (gain < 0))

@@ -191,9 +191,7 @@ class EntityResolver:
         self._others: Floats  # the shares of levels of pairs that are no candidates
         self._agreements = dict[Pair, bytes]()  # the levels of candidates
         self._joined = dict[int, set[int]]()  # by pairs that speak for one entity
-        self._parts = dict[
-            int, _Part
-        ]()  # the components by their oldest records, but for single ones
+        self._parts = dict[int, _Part]()  # components of several, by their oldest records
         self._unproven = dict[int, Partition]()
         self._score = Fraction(0)  # of all components, exact after any history
         self._entity = dict[int, int]()  # the oldest record of a record's entity
@@ -506,10 +504,8 @@ class EntityResolver:
 
     def _weight_of(self, records: Sequence[int], levels: NDArray[np.uint8]) -> Floats:
         """Return the log-odds of pairs, float64[n, n], inf and -inf where they are decided."""
-        place, weight = (
-            {n: k for k, n in enumerate(records)},
-            np.full(levels.shape[:2], self._weights.pair),
-        )
+        place = {n: k for k, n in enumerate(records)}
+        weight = np.full(levels.shape[:2], self._weights.pair)
         for of_column, level in zip(self._weights.level, np.moveaxis(levels, 2, 0), strict=True):
             weight += of_column[level]
         if self.one_to_one is not None:

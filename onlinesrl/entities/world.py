@@ -174,7 +174,7 @@ class EntityWorld:
         changes: Mapping[GroundAtom, float | None],
         exchanges: list[Exchange] | None = None,
     ) -> dict[GroundAtom, Change]:
-        """See ``GroundWorld.apply``; ground rules, which are those of pairs, are not told.
+        """See ``GroundWorld.apply``; no rule is ground, so none is told.
 
         Raises DataError for two values of a column, and for a key that too many records share.
         """
