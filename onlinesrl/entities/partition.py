@@ -102,14 +102,18 @@ class _Blocks:
     """
 
     def __init__(self, weight: Floats) -> None:
-        self.number = _connected(weight == np.inf)
-        member = (self.number[:, None] == np.arange(1 + self.number.max())).astype(np.float64)
-        gain: Floats = member.T @ np.where(np.isfinite(weight), weight, 0.0) @ member
-        self.score = float(np.trace(gain)) / 2
-        self.apart: Bools = member.T @ (weight == -np.inf) @ member > 0
-        gain[self.apart] = 0.0
-        np.fill_diagonal(gain, 0.0)
-        self.gain = gain
+        together, apart = weight == np.inf, weight == -np.inf
+        gain = np.where(together | apart, 0.0, weight)
+        self.number, self.score = np.arange(len(weight)), 0.0
+        if together.any():
+            self.number = _connected(together)
+            member = (self.number[:, None] == np.arange(1 + self.number.max())).astype(np.float64)
+            gain, apart = member.T @ gain @ member, member.T @ apart @ member > 0
+            self.score = float(np.trace(gain)) / 2
+            gain[apart] = 0.0
+            np.fill_diagonal(gain, 0.0)
+        self.gain: Floats = gain
+        self.apart: Bools = apart
 
 
 class _Pairs:
@@ -201,8 +205,12 @@ def _score(gain: Floats, number: Ints) -> float:
 
 
 def _connected(joined: Bools) -> Ints:
-    """Return the number of the part of each thing that is connected by these pairs."""
-    from scipy.sparse.csgraph import connected_components
-
-    number: Ints = connected_components(joined, directed=False)[1].astype(np.int64)
+    """Return the number of the part of each thing that is connected by these pairs, in their order."""
+    number = np.full(len(joined), -1)
+    for start in range(len(joined)):
+        if number[start] < 0:
+            part = np.arange(len(joined)) == start
+            while (further := joined[part].any(axis=0) & ~part).any():
+                part |= further
+            number[part] = number.max() + 1
     return number
