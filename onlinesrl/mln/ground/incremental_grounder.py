@@ -440,11 +440,9 @@ class IncrementalGrounder:
 
     def set_facts(self, facts: Mapping[GroundAtom, float | None]) -> None:
         """Give facts these values, as they had before a change; no ground clause is made."""
-        predicates = self.plan.program.predicates
         for atom, value in facts.items():
             more = (value is not None) - (self.fact(atom) is not None)
-            typed = zip(predicates[atom[0]].types, atom[1], strict=True) if more else ()
-            for kind, name in dict.fromkeys(typed):
+            for kind, name in self._constants([atom]) if more else ():
                 domain = self._domains[kind]
                 domain[name] = domain.get(name, 0) + more
                 if not domain[name]:
