@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, signed
-from onlinesrl.mln.inference.cutting_planes import CuttingPlanes
-from onlinesrl.mln.inference.registry import marginal_engine
 from onlinesrl.mln.kernels.violated_clauses import TOLERANCE
 
 SWEEPS = 100
@@ -44,11 +42,11 @@ def contradiction(weight: Floats) -> list[int] | None:
 
     ``weight`` is symmetric, float64[n, n].
     """
-    from scipy.sparse.csgraph import shortest_path
-
     together, ends = weight == np.inf, np.argwhere(np.triu(weight == -np.inf, 1))
     if not len(ends) or not together.any():
         return None
+    from scipy.sparse.csgraph import shortest_path
+
     length, before = shortest_path(together, unweighted=True, return_predecessors=True)
     i, j = min(ends.tolist(), key=lambda pair: (length[*pair], pair))
     if length[i, j] == np.inf:
@@ -68,11 +66,8 @@ def best_partition(weight: Floats, max_work: int | None = None) -> Partition:
     blocks = _Blocks(weight)
     gain, apart = blocks.gain, blocks.apart
     number = _connected(gain > 0)
-    within = number[:, None] == number
-    np.fill_diagonal(within, False)
-    loss = within & (apart | (gain < 0))
     gap, certified = 0.0, True
-    if loss.any():
+    if ((number[:, None] == number) & (apart | (gain < 0))).any():
         number, bound, certified = _searched(gain, apart, max_work)
         gap = 0.0 if certified else max(bound - _score(gain, number), 0.0)
     of_things = number[blocks.number]
@@ -82,6 +77,8 @@ def best_partition(weight: Floats, max_work: int | None = None) -> Partition:
 
 def probability(weight: Floats, i: int, j: int) -> float:
     """Return the probability that two are in one block, exact where few are open, and else sampled."""
+    from onlinesrl.mln.inference.registry import marginal_engine
+
     blocks = _Blocks(weight)
     a, b = sorted((int(blocks.number[i]), int(blocks.number[j])))
     if a == b or blocks.apart[a, b]:
@@ -168,6 +165,8 @@ class _Pairs:
 
 def _searched(gain: Floats, apart: Bools, max_work: int | None) -> tuple[Ints, float, bool]:
     """Return the number of the block of each thing, the most that any blocks count, and whether it is met."""
+    from onlinesrl.mln.inference.cutting_planes import CuttingPlanes
+
     pairs = _Pairs(len(gain))
 
     def violated(value: Floats, conflicts: bool) -> tuple[GroundMRF, Floats] | None:
