@@ -10,7 +10,7 @@ from pydantic import model_validator
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import Count, Name
-from onlinesrl.core.language import Program, language_of
+from onlinesrl.core.language import Program
 from onlinesrl.entities.resolver import LARGEST, EntityResolver
 from onlinesrl.entities.world import ENTITY, SAME, EntityWorld, RecordSchema
 
@@ -54,8 +54,7 @@ class EntitiesSection(Section):
     def world(self, program: Program) -> EntityWorld:
         """Return a world without records, with the weights of a model. Raises UsageError for another one."""
         world = EntityWorld(self.resolver)
-        own = language_of(".mln").parse(world.text, "<entities>", "alchemy")
-        texts = ([*map(_text, rules)] for rules in (own.rules, program.rules))
+        texts = ([*map(_text, rules)] for rules in (world.program.rules, program.rules))
         for number, (expected, text) in enumerate(zip_longest(*texts, fillvalue="none"), 1):
             if text != expected:
                 raise UsageError(

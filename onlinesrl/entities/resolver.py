@@ -68,8 +68,8 @@ UNSEEN = 255
 """The level of a pair that was not compared."""
 MOST_OTHERS = 100_000
 """So many pairs that are no candidates say how often records of two entities agree."""
-EQUIVALENCE = """
-Same(x, y) ^ Same(y, z) => Same(x, z).
+EQUIVALENCE = f"""
+{TRANSITIVE}
 Pair(y, z) ^ Same(x, y) ^ Same(x, z) => Same(y, z).
 Pair(x, y) ^ Same(x, z) ^ Same(y, z) => Same(x, y).
 """
@@ -246,7 +246,7 @@ class EntityResolver:
         """
         self._check_fitted()
         label = {(m, n): x for m, of_m in self._label.items() for n, x in of_m.items() if m < n}
-        compared = {(m, n): self._agreement(self._row[m], self._row[n]) for m, n in label}
+        compared = {pair: self._levels(pair) for pair in label}
         within = self._within(compared | self._agreements, label, self._others, self._row)
         return self._take(self._estimated(within, label, self._others, len(self._row)))
 
@@ -737,18 +737,19 @@ class EntityResolver:
     def _explained(self, name: str, tries: int) -> EntityExplanation:
         """Return what holds the entity of a record together."""
         oldest, *later = records = [self.places[record] for record in self.together(name)]
+        (component,) = _components([oldest], self._joined)
+        weight = self._parts[component[0]].weight.tolist() if later else []
+        place = {n: k for k, n in enumerate(component)}
         links = list[Link]()
-        nearest = {n: (self._strength(oldest, n), -oldest) for n in later}  # Prim's algorithm
+        nearest = {n: (weight[place[oldest]][place[n]], -oldest) for n in later}  # Prim's algorithm
         while nearest:
             n = max(nearest, key=lambda n: (*nearest[n], -n))
             links.append(self._link(-nearest.pop(n)[1], n))
             for m, link in nearest.items():
-                nearest[m] = max(link, (self._strength(n, m), -n))
+                nearest[m] = max(link, (weight[place[n]][place[m]], -n))
         trials, names = Withdrawals(self._around(oldest), tries), [self._name[n] for n in records]
         splits, untried = trials.splits(names)
-        (component,) = _components([oldest], self._joined)
-        alone = len(component) == 1
-        certified = trials.certified and (alone or self._parts[component[0]].best.certified)
+        certified = trials.certified and component[0] not in self._unproven
         atom = show_ground_atom("Entity", (name, names[0]))
         return EntityExplanation(
             "",
@@ -760,12 +761,6 @@ class EntityResolver:
             splits=splits,
             untried=untried,
         )
-
-    def _strength(self, m: int, n: int) -> float:
-        """Return how much a pair speaks for one entity; labels speak most."""
-        label = self._decided(m, n)
-        odds = self._weights.log_odds(self._levels(_pair(m, n)))
-        return odds if label is None else inf if label else -inf
 
     def _link(self, m: int, n: int) -> Link:
         """Return what is known of a pair."""

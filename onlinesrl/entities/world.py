@@ -16,7 +16,7 @@ from onlinesrl.core.errors import DataError, ExampleError, Infeasible, shown
 from onlinesrl.core.example import Atoms, Constant, show_ground_atom
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError
 from onlinesrl.core.io.restoring import Misfit
-from onlinesrl.core.language import language_of
+from onlinesrl.core.language import Program, language_of
 from onlinesrl.core.rule_instance import PlacedWeight
 from onlinesrl.entities.explanation import TRIES
 from onlinesrl.entities.resolver import EntityChange, EntityResolver
@@ -86,6 +86,11 @@ class EntityWorld:
     def text(self) -> str:
         """The program with the present weights."""
         return self.resolver.rules
+
+    @property
+    def program(self) -> Program:
+        """The program of ``text``."""
+        return language_of(".mln").parse(self.text, "<entities>", "alchemy")
 
     def fact(self, atom: GroundAtom) -> float | None:
         """Return the value of a fact; None if there is no such fact."""
@@ -238,7 +243,7 @@ class EntityWorld:
         """Return the weights of a file of weights. Raises DataError where it does not fit the rules."""
         from onlinesrl.mln.lang.reweighting import weights_of
 
-        return weights_of(language_of(".mln").parse(self.text, "<entities>", "alchemy"), program)
+        return weights_of(self.program, program)
 
     def set_weights(self, weights: Iterable[PlacedWeight]) -> dict[GroundAtom, Change]:
         """Judge all records by other weights. Raises DataError, Unsolved; then nothing has changed."""
