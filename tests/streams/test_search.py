@@ -36,12 +36,10 @@ def test_a_missing_sure_score_pulls_nothing(examples: list[Example]) -> None:
     assert pulled == {10 + i for i in sure}
 
 
-def test_tron_and_admm_agree_and_the_prior_is_a_ridge(examples: list[Example]) -> None:
+def test_tron_and_admm_agree(examples: list[Example]) -> None:
     graphs = ground(STREAM / "search.psl", OPEN, examples).graphs
     weights = np.array([rule.weight for rule in reader.load(STREAM / "search.psl").rules])
     y, _ = Tron().solve_each(graphs, weights)
-    ridged, _ = Tron(ridge=1.0).solve_each(graphs, np.where(np.arange(12) < 10, weights, 0.0))
-    np.testing.assert_allclose(ridged, y, atol=1e-6)
     for n in range(len(examples)):
         model = graphs.micrograph(n)
         ours = y[graphs.first_variable[n] : graphs.first_variable[n + 1]]

@@ -63,28 +63,16 @@ def check_weights(model: HingeLossMRF, weights: Floats) -> None:
 
 
 def lower_bound(
-    model: HingeLossMRF,
-    weights: Floats,
-    dual: Floats,
-    bonus: Floats | None = None,
-    ridge: float = 0.0,
+    model: HingeLossMRF, weights: Floats, dual: Floats, bonus: Floats | None = None
 ) -> float:
-    """Return a lower bound of the energy of all feasible values, from any ``dual`` float64[n_rows].
-
-    With a ridge, the energy has ``ridge |y|^2`` in it.
-    """
+    """Return a lower bound of the energy of all feasible values, from any ``dual`` float64[n_rows]."""
     rows = conjugates(model, weights)
     u = np.clip(dual, rows.low, rows.high)
     gradient: Floats = np.zeros(model.n_variables) if bonus is None else -bonus
     gradient = gradient + np.bincount(
         model.variable, model.coefficient * u[model.row], model.n_variables
     )
-    y = (
-        np.clip(-gradient / (2.0 * ridge), 0.0, 1.0)
-        if ridge > 0
-        else np.where(gradient < 0, 1.0, 0.0)
-    )
-    least = gradient @ y + ridge * (y @ y)
+    least = gradient @ np.where(gradient < 0, 1.0, 0.0)
     return float(u @ model.constant - 0.5 * rows.curvature @ u**2 + least)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,24 +16,22 @@ from onlinesrl.psl.kernels import tron as kernel
 
 @dataclass(frozen=True)
 class Tron(ScaledEngine):
-    """Minimises ``w . Phi(y) + ridge |y|^2 - bonus . y`` (Srinivasan 2020, equation 5.13) by TRON.
+    """Minimises ``w . Phi(y) - bonus . y`` by TRON (Srinivasan 2020, equation 5.13, its ridge a potential).
 
     For squared potentials, and linear ones without hinge. A micrograph is solved when a projected
     gradient step moves no value by more than ``tolerance``, or after ``iterations`` steps.
     """
 
     gap = 1e-6
-    ridge: float = 0.0
     tolerance: float = 1e-8
     iterations: int = 1000
 
     def solve_scaled(self, problem: ScaledProblem) -> HingeSolution:
         """See ``ScaledEngine``."""
-        model, weights, bonus, start, factor = problem
+        model, weights, bonus, start, _ = problem
         whole = np.array([0, model.n_variables]), np.array([0, model.n_rows])
         first = None if start is None else start.y
-        engine = replace(self, ridge=factor * self.ridge)
-        (solution,) = engine._solved(Micrographs(model, *whole), weights, bonus, first)
+        (solution,) = self._solved(Micrographs(model, *whole), weights, bonus, first)
         return solution
 
     def solutions(self, graphs: Micrographs, weights: Floats) -> list[HingeSolution]:
@@ -71,8 +69,7 @@ class Tron(ScaledEngine):
     def solve_each(self, graphs: Micrographs, weights: Floats) -> tuple[Floats, Ints]:
         """Minimise every micrograph: values float64[n_variables], steps int64[micrographs].
 
-        Raises ValueError for hinges of power 1, which have no second derivative, for constraints, and for a
-        ridge below 0.
+        Raises ValueError for hinges of power 1, which have no second derivative, and for constraints.
         """
         return self._minimised(self._objective(graphs.model, weights, None), graphs, None)
 
@@ -84,11 +81,9 @@ class Tron(ScaledEngine):
             raise ValueError("TRON takes no hinge of power 1, it has no curvature: use ADMM")
         if np.any(model.kind >= AT_MOST):
             raise ValueError("the engine takes no constraints: use ADMM")
-        if self.ridge < 0:
-            raise ValueError("the ridge is below 0")
         check_weights(model, weights)
         gain = np.zeros(model.n_variables) if bonus is None else bonus
-        return kernel.Objective(model, weights, gain, float(self.ridge))
+        return kernel.Objective(model, weights, gain)
 
     def _minimised(
         self, objective: kernel.Objective, graphs: Micrographs, start: Floats | None

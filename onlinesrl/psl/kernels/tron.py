@@ -1,8 +1,8 @@
 """Trust-region Newton for squared hinges over a box (Lin & Moré 1999; Srinivasan 2020, section 5.6).
 
-It minimises f(y) = sum_i w_i phi_i(y) + ridge |y|^2 - bonus . y over [0, 1]^n, with the generalised
-Hessian H = 2 ridge I + sum of 2 w q q' over the active squared rows (5.16). A step, of length at most
-``radius``, goes to the Cauchy point, continues by conjugate gradients in the free variables, and ends
+It minimises f(y) = sum_i w_i phi_i(y) - bonus . y over [0, 1]^n, with the generalised Hessian, the sum H of
+2 w q q' over the active squared rows (5.16; its ridge is a row for each variable here). A step, of length at
+most ``radius``, goes to the Cauchy point, continues by conjugate gradients in the free variables, and ends
 with a projected search. Functions work on one micrograph: a range of variables and one of rows.
 """
 
@@ -38,12 +38,11 @@ ROUNDING = 1e-12
 
 
 class Objective(Frame):
-    """f: weighted rows without constraints, bonus and ridge."""
+    """f: weighted rows without constraints, and bonus."""
 
     rows: HingeRows
     weights: Floats
     bonus: Floats  # [variable]
-    ridge: float
 
 
 class Memory(Frame):
@@ -63,7 +62,7 @@ class Memory(Frame):
 @kernel
 def energy(f: Objective, g: Range, y: Floats) -> float:
     """Return f(y)."""
-    total = f.ridge * dot(y, y, g) - dot(f.bonus, y, g)
+    total = 0.0 - dot(f.bonus, y, g)
     for i in range(g.first, g.last):
         total += potential(f.rows, f.weights, i, f.rows.constant[i] + form(f.rows, i, y))
     return total
@@ -74,7 +73,7 @@ def differentiate(f: Objective, m: Memory, g: Range, y: Floats) -> None:
     """Compute the gradient (5.15) at y and the active rows."""
     rows = f.rows
     for j in range(g.low, g.high):
-        m.gradient[j] = 2.0 * f.ridge * y[j] - f.bonus[j]
+        m.gradient[j] = 0.0 - f.bonus[j]
     for i in range(g.first, g.last):
         at = rows.constant[i] + form(rows, i, y)
         m.active[i] = rows.power[i] == 2 and not is_off(rows, i, at)
@@ -89,7 +88,7 @@ def multiply(f: Objective, m: Memory, g: Range, x: Floats, out: Floats) -> None:
     """Set out to H x (5.16)."""
     rows = f.rows
     for j in range(g.low, g.high):
-        out[j] = 2.0 * f.ridge * x[j]
+        out[j] = 0.0
     for i in range(g.first, g.last):
         if m.active[i]:
             scale = 2.0 * f.weights[rows.weight_index[i]] * form(rows, i, x)
@@ -263,8 +262,5 @@ def certify_each(
                 for e in range(rows.start[i], rows.start[i + 1]):
                     gradient[rows.variable[e]] += u * rows.coefficient[e]
         for j in range(g.low, g.high):
-            at = 1.0 if gradient[j] < 0.0 else 0.0
-            if f.ridge > 0.0:
-                at = clip(-gradient[j] / (2.0 * f.ridge), 0.0, 1.0)
-            bound += gradient[j] * at + f.ridge * at * at
+            bound += min(gradient[j], 0.0)
         bounds[k] = bound
