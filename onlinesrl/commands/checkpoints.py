@@ -21,8 +21,7 @@ checkpoints = typer.Typer(
     no_args_is_help=True, help="The checkpoints of a run: list, show, verify."
 )
 CheckpointArgument = Annotated[
-    Path,
-    typer.Argument(metavar="RUN|FILE", parser=located, help="A run folder, or a checkpoint."),
+    Path, typer.Argument(metavar="RUN|FILE", parser=located, help="A run folder, or a checkpoint.")
 ]
 
 

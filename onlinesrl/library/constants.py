@@ -40,10 +40,7 @@ def kinds_of(types: Types, name: str) -> Sequence[Kind]:
 
 
 def chosen(
-    types: Types,
-    parts: Iterable[Atoms],
-    kinds: Container[Kind],
-    choose: Callable[[Constant], bool],
+    types: Types, parts: Iterable[Atoms], kinds: Container[Kind], choose: Callable[[Constant], bool]
 ) -> Iterator[tuple[Named, Constant]]:
     """Yield constants of some kinds as atoms have them, and what they are inside a model."""
     for atoms in parts:

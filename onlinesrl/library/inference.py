@@ -12,12 +12,7 @@ from onlinesrl.core.errors import CONTINUOUS, UsageError, shown
 from onlinesrl.core.example import Atoms, Constant, GroundAtom
 from onlinesrl.core.language import language_of
 from onlinesrl.core.timing import Clock
-from onlinesrl.library.constants import (
-    Types,
-    is_other_in_markov_logic,
-    is_other_in_psl,
-    restored,
-)
+from onlinesrl.library.constants import Types, is_other_in_markov_logic, is_other_in_psl, restored
 from onlinesrl.library.inputs import Given, atoms, columns, facts
 from onlinesrl.library.model import Model, check_keys, model_of, names_of
 from onlinesrl.library.notebook import table_html
@@ -37,10 +32,7 @@ class Answer(Mapping[str, dict[Atom, float]]):
     """
 
     def __init__(
-        self,
-        tables: Mapping[str, Table],
-        stats: Mapping[str, Any],
-        best: Sequence[Answer] = (),
+        self, tables: Mapping[str, Table], stats: Mapping[str, Any], best: Sequence[Answer] = ()
     ):
         self.tables = tables
         self.stats = stats

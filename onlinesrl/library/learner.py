@@ -200,9 +200,7 @@ class OnlineLearner:
         if not self._labels.limit:
             raise UsageError("no example waits for its label: make the learner with pending=10_000")
         label = Label(
-            id=constant(id, "id"),
-            truth=atoms(truth, "truth"),
-            unlabelled=unlabelled_of(unlabelled),
+            id=constant(id, "id"), truth=atoms(truth, "truth"), unlabelled=unlabelled_of(unlabelled)
         )
         with whole():
             joined = self._labels.join(label)

@@ -78,11 +78,7 @@ _COMPLAINTS = (
         "a database has only atoms, not the constants of a type",
         "list them in the model",
     ),
-    (
-        r"=",
-        "the value of a function is written before it",
-        "write `Walking_ID1 = walking(ID1)`",
-    ),
+    (r"=", "the value of a function is written before it", "write `Walking_ID1 = walking(ID1)`"),
     (
         r"[!?][ \t]*(?:CONSTANT)[ \t]*=",
         "a function's value has no sign",
@@ -107,10 +103,7 @@ Domains: TypeAlias = dict[str, dict[str, int]]
 
 
 def parse_db(
-    text: str,
-    file: str = "<database>",
-    dialect: Dialect = ALCHEMY,
-    domains: Domains | None = None,
+    text: str, file: str = "<database>", dialect: Dialect = ALCHEMY, domains: Domains | None = None
 ) -> list[GroundAtom]:
     """Read the ground atoms of a database in order.
 
@@ -166,10 +159,7 @@ def separate(text: str) -> list[str]:
 
 
 def load_db(
-    path: str | Path,
-    program: Signature,
-    dialect: Dialect = ALCHEMY,
-    domains: Domains | None = None,
+    path: str | Path, program: Signature, dialect: Dialect = ALCHEMY, domains: Domains | None = None
 ) -> list[GroundAtom]:
     """Read a file of ground atoms of a program's predicates and functions; ``domains`` is as in `parse_db`.
 
@@ -240,11 +230,7 @@ def complaint_of(atom: GroundAtom, program: Signature) -> tuple[str, str] | None
 
 
 def _value(
-    text: Source,
-    code: str,
-    atom: re.Match[str],
-    prefix: re.Match[str] | None,
-    dialect: Dialect,
+    text: Source, code: str, atom: re.Match[str], prefix: re.Match[str] | None, dialect: Dialect
 ) -> Truth:
     """Return the truth value of an atom that is unknown or has a number."""
     sign, number = atom[1], atom[5]

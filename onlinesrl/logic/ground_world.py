@@ -9,14 +9,7 @@ from math import isnan
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from onlinesrl.core.errors import DataError
-from onlinesrl.core.example import (
-    MOST,
-    Atoms,
-    Constant,
-    arguments,
-    number_of,
-    show_ground_atom,
-)
+from onlinesrl.core.example import MOST, Atoms, Constant, arguments, number_of, show_ground_atom
 from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.core.rule_instance import PlacedWeight
 from onlinesrl.logic.atom_index import Change, GroundAtom
@@ -69,9 +62,7 @@ class GroundWorld(Protocol):
         ...
 
     def apply(
-        self,
-        changes: Mapping[GroundAtom, float | None],
-        exchanges: list[Exchange] | None = None,
+        self, changes: Mapping[GroundAtom, float | None], exchanges: list[Exchange] | None = None
     ) -> dict[GroundAtom, Change]:
         """Change facts: a value is observed, NaN makes a target, None takes the atom away.
 

@@ -46,10 +46,7 @@ class IndexedRows:
         self._grow(8, 8)
 
     def _set_relations(
-        self,
-        widths: Sequence[int],
-        indexes: Sequence[tuple[int, tuple[int, ...]]],
-        key_width: int,
+        self, widths: Sequence[int], indexes: Sequence[tuple[int, tuple[int, ...]]], key_width: int
     ) -> None:
         self.widths = [*widths]
         keys = [*((r, tuple(range(width))) for r, width in enumerate(widths)), *indexes]

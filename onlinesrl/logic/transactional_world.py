@@ -75,9 +75,7 @@ class TransactionalWorld:
         return {atom: value for atom, value in sorted(facts.items()) if value is not None}
 
     def apply(
-        self,
-        changes: Mapping[GroundAtom, float | None],
-        exchanges: list[Exchange] | None = None,
+        self, changes: Mapping[GroundAtom, float | None], exchanges: list[Exchange] | None = None
     ) -> dict[GroundAtom, Change]:
         """Change facts, now or later; see ``GroundWorld.apply``."""
         with self._step(changes) as world:

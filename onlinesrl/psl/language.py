@@ -26,10 +26,7 @@ class Psl:
 
     name = "PSL"
     suffix = ".psl"
-    foreign = (
-        ("dialect",),
-        ("learner", "max_weights"),
-    )
+    foreign = (("dialect",), ("learner", "max_weights"))
     engines = AnyPslEngine
     lists_targets = True
     targets = ("stop", "skip")

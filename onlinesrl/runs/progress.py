@@ -53,10 +53,7 @@ class Display(Shows):
     """Shows the progress of a run; a context manager, which restores the terminal."""
 
     def __init__(
-        self,
-        stream: TextIO | None = None,
-        *,
-        clock: Callable[[], float] = time.monotonic,
+        self, stream: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._clock = clock

@@ -108,10 +108,7 @@ def _worlds(decoder: RecordDecoder, record: Record) -> Iterator[bytes]:
 
 
 def replay(
-    messages: Iterator[Message],
-    to: Lines | Topic,
-    rate: float | None,
-    say: Callable[[str], None],
+    messages: Iterator[Message], to: Lines | Topic, rate: float | None, say: Callable[[str], None]
 ) -> None:
     """Send messages, ``rate`` per second at most, until a signal asks to stop; report how many arrived."""
     with to, ShutdownSignal() as stopper:

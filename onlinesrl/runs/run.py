@@ -21,12 +21,7 @@ from onlinesrl.core.learner import ExampleLearner, Learner
 from onlinesrl.core.parallel.executors import Inline
 from onlinesrl.core.search_status import observed
 from onlinesrl.core.version import __version__
-from onlinesrl.runs.config.fingerprint import (
-    check_fingerprint,
-    check_settings,
-    mismatch,
-    settings,
-)
+from onlinesrl.runs.config.fingerprint import check_fingerprint, check_settings, mismatch, settings
 from onlinesrl.runs.config.schema import KEEP_CONFLICTS, Config, MlnConfig, PslConfig
 from onlinesrl.runs.console import Say, warn
 from onlinesrl.runs.distributed_run import distribution

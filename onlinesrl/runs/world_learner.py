@@ -35,15 +35,7 @@ from onlinesrl.core.example import (
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Explanation, first_of
 from onlinesrl.core.io.restoring import Natural, converted
-from onlinesrl.core.learner import (
-    Alternative,
-    Estimate,
-    Item,
-    Learner,
-    Outcome,
-    Prediction,
-    Tally,
-)
+from onlinesrl.core.learner import Alternative, Estimate, Item, Learner, Outcome, Prediction, Tally
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.logic.asserted_facts import FactChanges
 from onlinesrl.logic.atom_index import Change, GroundAtom, add_changes, same_value
@@ -460,12 +452,7 @@ class WorldLearner:
         return [text] if number else []
 
 
-_KINDS = {
-    DataError: "schema",
-    ModelError: "schema",
-    Infeasible: "infeasible",
-    Unsolved: "unsolved",
-}
+_KINDS = {DataError: "schema", ModelError: "schema", Infeasible: "infeasible", Unsolved: "unsolved"}
 
 
 def _copied(saved: State) -> State:

@@ -242,12 +242,7 @@ class LabelJoiner:
             "not learned: it waits for an example with this id and without truth, until "
             f"{self.limit} newer labels wait (labels.pending)"
         )
-        return {
-            "id": label.id,
-            "waits": True,
-            "label": became,
-            "labels_waiting": len(self.early),
-        }
+        return {"id": label.id, "waits": True, "label": became, "labels_waiting": len(self.early)}
 
     def weigh(self) -> None:
         """Add the bytes of predictions that have been written to the bytes that waiting examples take.

@@ -66,10 +66,7 @@ def test_what_nobody_foresaw_has_its_exit_code(fault, code, said, monkeypatch, c
 SCHEMA, INFER, GROUND = ["schema"], ["infer", "--query", "Q"], ["ground", "--query", "Q"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [(["nonsense"], 64), (SCHEMA, 74)],
-)
+@pytest.mark.parametrize(("arguments", "code"), [(["nonsense"], 64), (SCHEMA, 74)])
 def test_where_nothing_can_be_said_the_exit_code_is_the_same(arguments, code):
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(

@@ -237,15 +237,7 @@ def test_check_reads_model_and_data_without_learning(
     assert "learner.kind: expected" in capsys.readouterr().err
 
 
-OPTIONAL = (
-    "clarabel",
-    "pandas",
-    "polars",
-    "pyarrow",
-    "ray",
-    "sklearn",
-    "threadpoolctl",
-)
+OPTIONAL = ("clarabel", "pandas", "polars", "pyarrow", "ray", "sklearn", "threadpoolctl")
 """Modules that the README's install does not bring."""
 
 

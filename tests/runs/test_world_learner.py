@@ -288,9 +288,7 @@ def test_changes_of_a_database_are_changes_of_the_world(world_run):
     rates, warns = {"arguments": ["rater", "rated"]}, {"arguments": ["rater", "rated"]}
     mapping = {"id": "number", "evidence": {"Rates": rates, "Warns": warns | {"value": "warns"}}}
     run = world_run(
-        rows,
-        False,
-        source={"path": "source.jsonl", "envelope": "debezium", "mapping": mapping},
+        rows, False, source={"path": "source.jsonl", "envelope": "debezium", "mapping": mapping}
     )
     assert run.run() == 0, run.said
     (letter,) = run.lines("deadletter.jsonl")

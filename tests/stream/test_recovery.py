@@ -82,10 +82,7 @@ def stream(request, job, citations, tmp_path):
         "replay": (citations[:9], {"learner": REPLAY}),
         "psl": (trusts, soft),
         "late labels": (late(citations[:9]), {"labels": {"pending": 3}}),
-        "rounds": (
-            citations[:9],
-            {"distribute": {"shards": 2, "round": 2, "workers": 1}},
-        ),
+        "rounds": (citations[:9], {"distribute": {"shards": 2, "round": 2, "workers": 1}}),
         "psl world": (
             world_changes.encoded([*world_changes.changes(12, soft=True), *TRUTHS]),
             {**worlds, "model": str(tmp_path / "world.psl"), "inference": {"targets": "skip"}},

@@ -18,15 +18,7 @@ from dataclasses import dataclass, fields
 from functools import cache, reduce
 from hashlib import blake2b
 from math import prod
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Self,
-    dataclass_transform,
-    get_args,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform, get_args, get_type_hints
 
 import numpy as np
 from llvmlite import ir

@@ -20,15 +20,7 @@ from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.jit.address import frame_at
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
-from onlinesrl.core.kernels.covariance import (
-    STEPS,
-    Covariance,
-    move,
-    multiply,
-    reduce,
-    settle,
-    use,
-)
+from onlinesrl.core.kernels.covariance import STEPS, Covariance, move, multiply, reduce, settle, use
 
 LEAST_LOG = -700.0
 """Below it Wright's omega of x is exp(x) but for rounding."""
@@ -146,13 +138,7 @@ def find_mode(c: Scores, y: int) -> int:
 
 @kernel
 def learn(
-    first: ClassWeights,
-    classes: Ints,
-    touched: Ints,
-    d: Floats,
-    prior: float,
-    c: Scores,
-    y: int,
+    first: ClassWeights, classes: Ints, touched: Ints, d: Floats, prior: float, c: Scores, y: int
 ) -> int:
     """Learn from a row with features d of the weights touched, of class y; return the number of classes.
 

@@ -18,12 +18,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.logic.ast import Atom, Constant, Equal, Variable, free_variables
-from onlinesrl.mln.counting.disjoint_conjunctions import (
-    SAME,
-    Conjunction,
-    Part,
-    unify,
-)
+from onlinesrl.mln.counting.disjoint_conjunctions import SAME, Conjunction, Part, unify
 from onlinesrl.mln.counting.elimination_order import Scope, min_fill
 from onlinesrl.mln.counting.exact import Counter
 from onlinesrl.mln.counting.factors import TooLarge
@@ -350,9 +345,7 @@ class Messages:
 
 
 def _propagate(
-    graph: JoinGraph,
-    factors: Sequence[tuple[tuple[str, ...], Floats]],
-    label: tuple[str, ...],
+    graph: JoinGraph, factors: Sequence[tuple[tuple[str, ...], Floats]], label: tuple[str, ...]
 ) -> Floats:
     """Return the estimate of the round that changes messages least, the last one if they settle.
 

@@ -194,10 +194,7 @@ class Counters:
 
 
 def count_program(
-    program: Program,
-    atoms: Sequence[GroundAtom],
-    method: str = "exact",
-    i_bound: int | None = None,
+    program: Program, atoms: Sequence[GroundAtom], method: str = "exact", i_bound: int | None = None
 ) -> list[Count]:
     """Return the counts of all rules, in their order, in the world where only what is given is true.
 

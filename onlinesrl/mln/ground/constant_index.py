@@ -155,12 +155,7 @@ class Constants:
     then constants of open types that the stream has shown. All worlds have the facts of ``background``, too.
     """
 
-    def __init__(
-        self,
-        layout: Layout,
-        stream: Mapping[str, Domain],
-        background: Background,
-    ):
+    def __init__(self, layout: Layout, stream: Mapping[str, Domain], background: Background):
         self.layout = layout
         self.background = background
         predicates = layout.slot_predicates()

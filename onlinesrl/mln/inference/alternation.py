@@ -75,11 +75,7 @@ class Alternation:
             start = best.state if best.score > -np.inf else None
             with suppress(Unsolved):
                 answer = self._program.solve(
-                    model,
-                    weight,
-                    bonus=bonus,
-                    start=start,
-                    max_work=work if takes_turns else None,
+                    model, weight, bonus=bonus, start=start, max_work=work if takes_turns else None
                 )
                 best = answer if answer.certified else better(best, answer)
             if best.certified:

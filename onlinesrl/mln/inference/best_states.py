@@ -24,12 +24,7 @@ from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State, network_of
 from onlinesrl.mln.inference.branch_and_bound import SEARCHED, Search
-from onlinesrl.mln.inference.components import (
-    Components,
-    components,
-    restrict,
-    solve_components,
-)
+from onlinesrl.mln.inference.components import Components, components, restrict, solve_components
 from onlinesrl.mln.inference.protocols import MapEngine, Solution, Wide
 from onlinesrl.mln.inference.rounding import Magnitude
 from onlinesrl.mln.inference.router import build_structure, route
@@ -170,9 +165,7 @@ def ranked(solutions: Sequence[Solution], visible: Ints, error: float) -> list[R
 
 
 def distinct_solutions(
-    solve: Callable[[], Solution],
-    exclude: Callable[[State], None],
-    first: Solution | None = None,
+    solve: Callable[[], Solution], exclude: Callable[[State], None], first: Solution | None = None
 ) -> Iterator[Solution]:
     """Yield an answer, ``first`` if given, another one when its state is excluded, and so on.
 
@@ -213,9 +206,7 @@ class _Problem:
         return components(self.model, self.model.hard | (self.weight != 0))
 
     def solve(
-        self,
-        narrow: Callable[[Ints, Ints], Result | None],
-        alone: Callable[[Ints, Ints], Result],
+        self, narrow: Callable[[Ints, Ints], Result | None], alone: Callable[[Ints, Ints], Result]
     ) -> list[tuple[Ints, Result]]:
         """See ``solve_components``."""
         return solve_components(self.components, narrow, alone)

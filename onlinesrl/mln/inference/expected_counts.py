@@ -28,11 +28,7 @@ class Count(NamedTuple):
 
 
 def expected_counts(
-    of: GateModel,
-    probability: Floats,
-    literals: Mapping[str, Ints],
-    sampler: Chains,
-    exact: bool,
+    of: GateModel, probability: Floats, literals: Mapping[str, Ints], sampler: Chains, exact: bool
 ) -> dict[str, Count]:
     """Return the count of each set of true literals, given the probability of each atom.
 

@@ -75,10 +75,7 @@ class Diagnostics:
 
 
 def combine(
-    n_atoms: int,
-    samples: int,
-    places: Sequence[Ints],
-    parts: Sequence[Diagnostics | None],
+    n_atoms: int, samples: int, places: Sequence[Ints], parts: Sequence[Diagnostics | None]
 ) -> Diagnostics | None:
     """Join the diagnostics of the parts of a model, None for an exact part; None if all parts are exact.
 

@@ -17,15 +17,7 @@ from onlinesrl.mln.kernels.elimination_order import (
     find_edge,
     values,
 )
-from onlinesrl.mln.kernels.ground_network import (
-    ATOMS,
-    FALSE,
-    OPEN,
-    ROWS,
-    TRUE,
-    VARIABLES,
-    Network,
-)
+from onlinesrl.mln.kernels.ground_network import ATOMS, FALSE, OPEN, ROWS, TRUE, VARIABLES, Network
 
 
 @kernel

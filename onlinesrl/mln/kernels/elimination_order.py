@@ -65,12 +65,7 @@ class Structure(Frame):
 
 
 def structure_memory(
-    atoms: int,
-    rows: int,
-    arcs: int,
-    cells: int,
-    growth: int = MAX_CELLS,
-    width: int = MAX_DEGREE,
+    atoms: int, rows: int, arcs: int, cells: int, growth: int = MAX_CELLS, width: int = MAX_DEGREE
 ) -> Structure:
     """Return scratch memory for a world of so many atoms, rows, arcs and table cells.
 

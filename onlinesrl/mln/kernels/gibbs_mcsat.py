@@ -42,13 +42,7 @@ TEMPERATURE, NOISE, ANY_STEP = 0.5 * REQUIRED, 0.5, 1 << 62
 
 @kernel
 def resample(
-    cl: Clauses,
-    s: Search,
-    v: int,
-    share: float,
-    probability: Floats,
-    score: Floats,
-    rng: Generator,
+    cl: Clauses, s: Search, v: int, share: float, probability: Floats, score: Floats, rng: Generator
 ) -> None:
     """Draw a variable given all others, and add ``share`` of its atoms' probabilities.
 
@@ -244,12 +238,7 @@ def _anneal(cl: Clauses, s: Search, v: int, temperature: float, rng: Generator) 
 
 @kernel
 def _sample_sat(
-    cl: Clauses,
-    s: Search,
-    tied: Ints32,
-    n_tied: int,
-    flips: int,
-    rng: Generator,
+    cl: Clauses, s: Search, tied: Ints32, n_tied: int, flips: int, rng: Generator
 ) -> bool:
     """Satisfy the clauses of the slice by WalkSAT and annealing moves at even odds.
 

@@ -111,13 +111,7 @@ def record_probabilities(
 
 @kernel
 def _record_atoms(
-    plans: Plans,
-    batch: Batch,
-    w: int,
-    net: Network,
-    state: State,
-    by: By,
-    out: Output,
+    plans: Plans, batch: Batch, w: int, net: Network, state: State, by: By, out: Output
 ) -> bool:
     """Write the true and predicted atoms, and the counts by class; False: no room."""
     at = out.true_start[w]

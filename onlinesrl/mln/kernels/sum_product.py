@@ -70,13 +70,7 @@ def _derivative(
 
 @kernel
 def _spread(
-    net: Network,
-    st: Structure,
-    v: int,
-    share: float,
-    unary: Floats,
-    table: Floats,
-    false: Floats,
+    net: Network, st: Structure, v: int, share: float, unary: Floats, table: Floats, false: Floats
 ) -> None:
     """Add a share of the derivative to every cell that v's local score is the sum of.
 
@@ -141,12 +135,7 @@ def log_partition(net: Network, st: Structure, weight: Floats) -> float:
 
 @kernel
 def sum_product(
-    net: Network,
-    st: Structure,
-    weight: Floats,
-    unary: Floats,
-    table: Floats,
-    false: Floats,
+    net: Network, st: Structure, weight: Floats, unary: Floats, table: Floats, false: Floats
 ) -> float:
     """Write every variable's distribution to ``unary`` [value slot]; return ``log_partition``.
 

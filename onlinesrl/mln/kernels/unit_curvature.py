@@ -31,13 +31,7 @@ from onlinesrl.core.kernels.covariance import (
     sigmoid,
 )
 from onlinesrl.mln.kernels.elimination_order import values
-from onlinesrl.mln.kernels.ground_network import (
-    DEFINED,
-    OPEN,
-    ROWS,
-    VARIABLES,
-    Network,
-)
+from onlinesrl.mln.kernels.ground_network import DEFINED, OPEN, ROWS, VARIABLES, Network
 from onlinesrl.mln.kernels.weight_lookup import Weights
 
 

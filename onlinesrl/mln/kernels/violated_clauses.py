@@ -73,13 +73,7 @@ def violated(
 
 @kernel
 def write(
-    plans: Plans,
-    batch: Batch,
-    w: int,
-    c: int,
-    bindings: Ints32,
-    net: Network,
-    s: Scratch,
+    plans: Plans, batch: Batch, w: int, c: int, bindings: Ints32, net: Network, s: Scratch
 ) -> int:
     """Write the rows of groundings, as ``violated`` finds them; returns a status."""
     for i in range(len(bindings)):

@@ -292,9 +292,7 @@ def _constant(word: Word, source: Source, dialect: Dialect) -> Constant:
     """Convert a name, number or string that is no variable."""
     if word.kind == "NUMBER" and not (dialect.decimals or word.removeprefix("-").isdigit()):
         raise source.error(
-            f"the constant {word} is not an integer",
-            word.position,
-            f'put it in quotes: "{word}"',
+            f"the constant {word} is not an integer", word.position, f'put it in quotes: "{word}"'
         )
     return Constant(unquote(word))
 

@@ -184,11 +184,7 @@ class ExampleProcessor:
         cost, bonus = np.ones(len(truth)), np.zeros(len(truth))
         self.state = prediction_counts.State(truth, predicted, rival, cost, bonus)
         self.tables = structure_memory(
-            room["atoms"],
-            room["rows"],
-            tables,
-            4 * tables,
-            self.inference.growth,
+            room["atoms"], room["rows"], tables, 4 * tables, self.inference.growth
         )
         self.tables.last[:] = 1  # so that states next to the best one may differ in all variables
         together = 4 * tables if self.temperature else min(4 * tables, predict_and_learn.TOGETHER)
@@ -670,12 +666,7 @@ class ExampleProcessor:
         return weight if self.temperature is None else self.temperature.inverse * weight
 
     def _solve(
-        self,
-        w: int,
-        model: GroundMRF,
-        weight: Floats,
-        averaged: bool,
-        bonus: Floats | None = None,
+        self, w: int, model: GroundMRF, weight: Floats, averaged: bool, bonus: Floats | None = None
     ) -> Solution:
         """Solve a world by its averaged or current weights.
 

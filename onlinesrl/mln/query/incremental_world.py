@@ -39,11 +39,7 @@ from onlinesrl.mln.ground.binding_lists import Key, Row
 from onlinesrl.mln.ground.grounder import LIMITS
 from onlinesrl.mln.ground.incremental_grounder import IncrementalGrounder, Step
 from onlinesrl.mln.ground.violated_rows import ViolatedRows
-from onlinesrl.mln.inference.elimination_forest import (
-    Component,
-    EliminationForest,
-    Variable,
-)
+from onlinesrl.mln.inference.elimination_forest import Component, EliminationForest, Variable
 from onlinesrl.mln.inference.protocols import MapEngine, Marginals
 from onlinesrl.mln.inference.ranked_components import OtherState, RankedComponents
 from onlinesrl.mln.inference.registry import map_engine, marginal_engine
@@ -253,8 +249,7 @@ class MlnWorld:
         facts = {**state.grounder.facts(), **state.facts}
         present = {atom: value for atom, value in facts.items() if value is not None}
         world._resume(
-            present,
-            _partial_grounding(state.grounder, state.left_out, state.rows, state.replaced),
+            present, _partial_grounding(state.grounder, state.left_out, state.rows, state.replaced)
         )
         return world
 
@@ -386,9 +381,7 @@ class MlnWorld:
         return {a: by_engine.get(a, narrow.get(a, 0.0)) for a in asked}, stats
 
     def apply(
-        self,
-        changes: Mapping[GroundAtom, float | None],
-        exchanges: list[Exchange] | None = None,
+        self, changes: Mapping[GroundAtom, float | None], exchanges: list[Exchange] | None = None
     ) -> dict[GroundAtom, Change]:
         """Change facts, see ``IncrementalGrounder.change``; return the open atoms whose value changed.
 

@@ -26,15 +26,7 @@ from onlinesrl.core.errors import (
     OnlinesrlError,
     UsageError,
 )
-from onlinesrl.core.example import (
-    Atoms,
-    Constant,
-    Example,
-    GroundAtom,
-    Number,
-    Truth,
-    ValuedAtom,
-)
+from onlinesrl.core.example import Atoms, Constant, Example, GroundAtom, Number, Truth, ValuedAtom
 from onlinesrl.logic.ast import Program
 from onlinesrl.logic.database import Domains
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
@@ -363,9 +355,7 @@ def _broken(world: GroundExample, net: Network, atoms: WorldAtoms, clause: int) 
 
 
 def _example(
-    atoms: Sequence[GroundAtom],
-    partly: Sequence[str],
-    soft: Iterable[tuple[str, tuple[str, ...]]],
+    atoms: Sequence[GroundAtom], partly: Sequence[str], soft: Iterable[tuple[str, tuple[str, ...]]]
 ) -> Example:
     """Return the world as an example; only soft atoms of the predicates ``partly`` are open."""
     evidence: Atoms = {}

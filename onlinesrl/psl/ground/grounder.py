@@ -145,11 +145,7 @@ class Grounder:
         return [*ground_rule_texts(self.program, rows, listing, self.functions, variable)]
 
     def _pieces(
-        self,
-        plans: Sequence[RulePlan],
-        executor: ArrayJoins,
-        listing: Listing,
-        skipped: Ints,
+        self, plans: Sequence[RulePlan], executor: ArrayJoins, listing: Listing, skipped: Ints
     ) -> Iterator[tuple[RulePlan, Assembled]]:
         """Yield the forms of every plan; record worlds that break a hard rule, and count skipped rows."""
         assembler = listing.assembler(self.functions)

@@ -47,12 +47,7 @@ from onlinesrl.psl.ground.form_assembly import (
 from onlinesrl.psl.ground.grounder import MOST
 from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF, united
 from onlinesrl.psl.ground.join_plan import RulePlan, pinned_plan, plan_form, plan_program
-from onlinesrl.psl.ground.memory_joins import (
-    CompiledPlan,
-    compile_plan,
-    failure_of,
-    joined_rows,
-)
+from onlinesrl.psl.ground.memory_joins import CompiledPlan, compile_plan, failure_of, joined_rows
 from onlinesrl.psl.ground.rule_trace import bound
 from onlinesrl.psl.lang.ast import Number, PslProgram
 from onlinesrl.psl.lang.linear_form import LinearTerm

@@ -37,9 +37,7 @@ class Conjugates:
         """``f'(l)``, float64[n_rows]; 0 for a constraint, and where a hinge of power 1 has its kink."""
         with np.errstate(divide="ignore", invalid="ignore"):
             slope = np.where(
-                self.curvature > 0,
-                form / self.curvature,
-                np.where(form > 0, self.high, self.low),
+                self.curvature > 0, form / self.curvature, np.where(form > 0, self.high, self.low)
             )
         slope = np.clip(slope, self.low, self.high)
         return np.where(np.isfinite(slope), slope, 0.0)

@@ -464,13 +464,7 @@ class IncrementalAdmm:
         unmet: Ints = rows[linked.excess[rows] > self.violation]
         return unmet
 
-    def _solve(
-        self,
-        rows: Ints,
-        active: Ints,
-        beside: Ints,
-        model: HingeLossMRF,
-    ) -> None:
+    def _solve(self, rows: Ints, active: Ints, beside: Ints, model: HingeLossMRF) -> None:
         """Minimise over the active variables, all others fixed, if that is feasible."""
         energy = abs(float(self._linked.energy[rows].sum()))
         engine = Admm(
@@ -489,13 +483,7 @@ class IncrementalAdmm:
         self._accept(engine, rows, variables, model)
         self.renew()
 
-    def _accept(
-        self,
-        engine: Admm,
-        rows: Ints,
-        variables: Ints,
-        model: HingeLossMRF,
-    ) -> None:
+    def _accept(self, engine: Admm, rows: Ints, variables: Ints, model: HingeLossMRF) -> None:
         linked = self._linked
         y = linked.y[variables]
         start = HingeSolution(

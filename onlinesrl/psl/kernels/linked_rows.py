@@ -240,12 +240,7 @@ def enqueue(rows: LinkedRows, j: int, least: float, end: int, marks: Marks) -> i
 
 @kernel
 def descend(
-    rows: LinkedRows,
-    touched: Ints,
-    surplus: float,
-    least: float,
-    mark: int,
-    marks: Marks,
+    rows: LinkedRows, touched: Ints, surplus: float, least: float, mark: int, marks: Marks
 ) -> tuple[int, int, float, float]:
     """Minimise over single variables until the whole gap is smaller by ``surplus``, or all gaps are small.
 

@@ -8,14 +8,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.jit.decorators import kernel, threaded
-from onlinesrl.psl.kernels.potentials import (
-    AT_MOST,
-    HingeRows,
-    clip,
-    form,
-    is_off,
-    slope,
-)
+from onlinesrl.psl.kernels.potentials import AT_MOST, HingeRows, clip, form, is_off, slope
 
 SMALL = 1e-8
 """What keeps roots and norms from 0."""

@@ -94,10 +94,7 @@ class PslProblem:
         return self.model.totals(y, len(self.start))
 
     def solve(
-        self,
-        weights: Floats,
-        start: HingeSolution | None = None,
-        bonus: Floats | None = None,
+        self, weights: Floats, start: HingeSolution | None = None, bonus: Floats | None = None
     ) -> HingeSolution:
         """Return the values of least energy, searched from ``start``.
 

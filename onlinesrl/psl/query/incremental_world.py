@@ -189,9 +189,7 @@ class PslWorld:
         return balance("", atom, float(solution.y[0]), reasons, solution.certified)
 
     def apply(
-        self,
-        changes: Mapping[GroundAtom, float | None],
-        exchanges: list[Exchange] | None = None,
+        self, changes: Mapping[GroundAtom, float | None], exchanges: list[Exchange] | None = None
     ) -> dict[GroundAtom, Change]:
         """Change facts: a value is observed, NaN makes a target, None takes the atom away.
 

@@ -19,13 +19,7 @@ from onlinesrl.core.timing import Clock
 from onlinesrl.logic.tables import with_names
 from onlinesrl.psl.ground.grounder import MOST
 from onlinesrl.psl.inference.protocols import HingeSolution
-from onlinesrl.psl.inference.solving import (
-    InferenceProblem,
-    Options,
-    quiet,
-    solved,
-    weights_of,
-)
+from onlinesrl.psl.inference.solving import InferenceProblem, Options, quiet, solved, weights_of
 from onlinesrl.psl.lang.data import UNMATCHED, AtomTable, Database, Relation
 from onlinesrl.psl.lang.model import PslModel, load_json, load_psl
 from onlinesrl.psl.lang.reader import parse

@@ -90,9 +90,7 @@ def cross_validated(
 
 
 def _loaded(
-    candidates: Sequence[Candidate],
-    alternatives: Sequence[Overrides],
-    folds: int | None,
+    candidates: Sequence[Candidate], alternatives: Sequence[Overrides], folds: int | None
 ) -> list[_Loaded | OnlinesrlError]:
     """Return each candidate's folds, or why it cannot be run; kernels are compiled before processes start.
 

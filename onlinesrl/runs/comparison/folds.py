@@ -40,9 +40,7 @@ def divided(examples: Sequence[Example], k: int | None) -> list[Fold]:
         raise UsageError(f"the examples have {groups}, so none can be left out; give --folds K")
     return [
         Fold(
-            name,
-            [e for e in examples if e.group != name],
-            [e for e in examples if e.group == name],
+            name, [e for e in examples if e.group != name], [e for e in examples if e.group == name]
         )
         for name in names
     ]

@@ -389,8 +389,7 @@ class FileSource(IteratedSource):
             raise changed_since(position, f"it has only {opened.offset:,} bytes now")
         if position["tail"] not in {None, tail}:
             raise changed_since(
-                position,
-                "the last of these bytes are different now: it was changed or replaced",
+                position, "the last of these bytes are different now: it was changed or replaced"
             )
         if grown:
             raise changed_since(position, "it has grown after it was read to its end")

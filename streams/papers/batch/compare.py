@@ -91,11 +91,7 @@ def tested(path: Path, source: Section, test: Section, name: str, learner: str) 
         result, usage = run(config)
     scores = result["scores"].values()  # of each predicate
     cll, error, auroc = (fmean(of[key] for of in scores) for key in ("cll", "cll_se", "auroc"))
-    used = (
-        result["seconds"]["learn_cpu"],
-        usage.ru_utime + usage.ru_stime,
-        usage.ru_maxrss / 1024,
-    )
+    used = (result["seconds"]["learn_cpu"], usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
     weights = [each["weight"] for each in result["weights"]]
     return Row(name, learner, cll, error, auroc, *used, weights)
 

@@ -137,13 +137,7 @@ def test_scores_of_known_counts() -> None:
         },
         "confusion": {"author": {"author": 4, "title": 1}, "none": {"title": 2}},
         "predicates": {
-            "P": {
-                "f1": 12 / 16,
-                "precision": 6 / 7,
-                "recall": 6 / 9,
-                "support": 9,
-                **ranked,
-            }
+            "P": {"f1": 12 / 16, "precision": 6 / 7, "recall": 6 / 9, "support": 9, **ranked}
         },
         **ranked,
         "reliability": [

@@ -12,14 +12,7 @@ from onlinesrl.mln.inference.components import components, restrict, solve_compo
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.inference.router import Router
-from tests.support.ground_mrfs import (
-    Problem,
-    Refuses,
-    check,
-    clause_model,
-    listed,
-    problems,
-)
+from tests.support.ground_mrfs import Problem, Refuses, check, clause_model, listed, problems
 
 
 def joined(parts: list[Problem]) -> Problem:

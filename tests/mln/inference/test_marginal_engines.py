@@ -13,13 +13,7 @@ from onlinesrl.mln.inference.mcsat import McSat
 from onlinesrl.mln.inference.protocols import Wide
 from onlinesrl.mln.inference.registry import marginal_engine
 from onlinesrl.testing import check_marginal_engine, marginals_by_enumeration
-from tests.support.ground_mrfs import (
-    Clause,
-    Problem,
-    clause_model,
-    defined_problems,
-    problems,
-)
+from tests.support.ground_mrfs import Clause, Problem, clause_model, defined_problems, problems
 
 EXACT = [Exact(), Exact(McSat()), CliqueTables()]
 SHORT = [McSat(samples=20, burn_in=5, flips=200), Gibbs(samples=20, burn_in=5)]

@@ -3,16 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.logic.ast import (
-    Atom,
-    Constant,
-    Or,
-    Position,
-    Rule,
-    Variable,
-    bound_variables,
-    terms,
-)
+from onlinesrl.logic.ast import Atom, Constant, Or, Position, Rule, Variable, bound_variables, terms
 from onlinesrl.logic.cnf import misplaced_universal
 from onlinesrl.logic.text import show
 from onlinesrl.mln.lang.clausal_form import rule_clauses

@@ -11,17 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import ModelError, StorageError
-from onlinesrl.logic.ast import (
-    And,
-    Atom,
-    Constant,
-    Equal,
-    Iff,
-    Implies,
-    Not,
-    Or,
-    Variable,
-)
+from onlinesrl.logic.ast import And, Atom, Constant, Equal, Iff, Implies, Not, Or, Variable
 from onlinesrl.logic.dialect import DIALECTS
 from onlinesrl.logic.text import show
 from onlinesrl.mln.lang.reader import load, parse

@@ -115,9 +115,7 @@ def test_the_gradient_of_random_programs_is_that_over_all_states(
         {"sigma": 8.0, "rates": "constant"},
     ],
 )
-def test_the_bound_is_above_the_regret_against_the_best_fixed_weights(
-    keys: dict[str, Any],
-) -> None:
+def test_the_bound_is_above_the_regret_against_the_best_fixed_weights(keys: dict[str, Any]) -> None:
     """The least summed log-loss, regularised or not, is what batch optimisation comes to.
 
     The bound is at most that of Duchi, Hazan & Singer (2011), proposition 2.

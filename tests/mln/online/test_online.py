@@ -24,14 +24,7 @@ from onlinesrl.mln.lang import reader
 from onlinesrl.mln.online.example_step import AuditError
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from tests.support.random_networks import features, ground_weights
-from tests.support.small_learners import (
-    examples,
-    learn,
-    named,
-    new_learner,
-    state,
-    update_of,
-)
+from tests.support.small_learners import examples, learn, named, new_learner, state, update_of
 from tests.support.textbook_updates import CERTIFIED, Round, textbook
 
 COSTS = {"InField": {"missed": 2.0, "extra": 0.5}, "InField(_, b)": 3}

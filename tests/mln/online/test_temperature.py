@@ -13,11 +13,7 @@ from tests.mln.online.test_partial_truth import ATOMS, STATES, cases, parts
 
 FEATURES = np.array([counts(s[:3], s[3:]) for s in STATES.tolist()])
 WIDE = "Knows(person, person)\nTall(person)\n0.02 Knows(x, y) ^ Tall(x) => Tall(y)\n-0.5 Tall(x)"
-INFERENCE = (
-    {"engine": "mpe"},
-    {"engine": "mpe", "presolve": "none"},
-    {"engine": "mcsat"},
-)
+INFERENCE = ({"engine": "mpe"}, {"engine": "mpe", "presolve": "none"}, {"engine": "mcsat"})
 
 
 def learner_of(inference: dict, calibrated: bool = True, **update) -> srl.OnlineLearner:

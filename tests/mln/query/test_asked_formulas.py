@@ -20,13 +20,7 @@ from onlinesrl.logic.ast import And, Atom, Or, Variable, free_variables
 from onlinesrl.logic.text import show
 from onlinesrl.mln.lang.reader import parse
 from onlinesrl.mln.query.asked_formulas import spell_formula
-from tests.support.quantified_formulas import (
-    CONSTANTS,
-    DECLARATIONS,
-    formulas,
-    with_atoms,
-    worlds,
-)
+from tests.support.quantified_formulas import CONSTANTS, DECLARATIONS, formulas, with_atoms, worlds
 from tests.support.semantics import World
 
 PEOPLE, TEAMS = ("A", "B", "C"), ("Red", "Blue", "Green")

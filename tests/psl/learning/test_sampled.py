@@ -46,10 +46,7 @@ def quadrature(of, inside):
 
 
 @pytest.mark.parametrize(
-    ("more", "inside"),
-    [
-        ("Likes('a') + Likes('b') <= 1.1 .", lambda y: y[:, 0] + y[:, 1] <= 1.1),
-    ],
+    ("more", "inside"), [("Likes('a') + Likes('b') <= 1.1 .", lambda y: y[:, 0] + y[:, 1] <= 1.1)]
 )
 def test_expected_potentials_are_those_of_quadrature(more, inside):
     of = small(more)

@@ -146,10 +146,7 @@ def test_only_labelled_atoms_are_scored():
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        (
-            {"unlabelled": {"Kind": [["x"]]}},
-            r"unlabelled atom Kind\(x\) is not listed in",
-        ),
+        ({"unlabelled": {"Kind": [["x"]]}}, r"unlabelled atom Kind\(x\) is not listed in"),
         ({"unlabelled": {"Fair": [["x"]]}}, "unknown query predicate in unlabelled Fair"),
         ({"unlabelled": ["Kind", "Fair"]}, "unknown query predicate in unlabelled Fair"),
         ({"truth": {"Kind": [["p00"]]}}, r"Kind\(p00\) is in `truth` and in"),

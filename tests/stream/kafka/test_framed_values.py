@@ -18,16 +18,7 @@ from onlinesrl.stream.kafka.config import RegistrySection
 from onlinesrl.stream.kafka.framed_values import FramedValues
 from onlinesrl.stream.kafka.registry import SchemaRegistry
 from onlinesrl.stream.shutdown import Stopped
-from tests.support.orders import (
-    AVRO,
-    ORDERS,
-    PATH,
-    PROTOBUF,
-    as_avro,
-    as_json,
-    as_protobuf,
-    framed,
-)
+from tests.support.orders import AVRO, ORDERS, PATH, PROTOBUF, as_avro, as_json, as_protobuf, framed
 from tests.support.schema_registry import LOGIN, Registry, serving
 
 
@@ -99,11 +90,7 @@ def test_data_of_avro_that_are_a_trap_are_bad(registry):
 
 
 def test_schemas_may_refer_to_others(registry):
-    line = {
-        "type": "record",
-        "name": "shop.Line",
-        "fields": [{"name": "sku", "type": "string"}],
-    }
+    line = {"type": "record", "name": "shop.Line", "fields": [{"name": "sku", "type": "string"}]}
     order = {
         "type": "record",
         "name": "shop.Order",
