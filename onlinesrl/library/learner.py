@@ -157,9 +157,7 @@ class OnlineLearner:
         self._lasting = lasting(model)
         self._texts = frozenset[Named]()
         if model.language is not language_of(".psl"):
-            every = {
-                kind for class_argument in self._types.values() for kind in class_argument if kind
-            }
+            every = {kind for kinds in self._types.values() for kind in kinds if kind}
             self._texts = texts(self._types, [atoms(background or {}, "background")], every)
         if type(pending) is not int or pending < 0:
             raise UsageError(f"pending is {pending!r}, expected a whole number, at least 0")
@@ -368,11 +366,8 @@ class OnlineLearner:
         while batch := [*islice(examples, BATCH)]:
             yield batch
 
+    @whole()
     def _step(self, batch: Sequence[Item], learning: bool, first: int = 0) -> list[Prediction]:
-        with whole():
-            return self._take_step(batch, learning, first)
-
-    def _take_step(self, batch: Sequence[Item], learning: bool, first: int) -> list[Prediction]:
         seen, texts_before = self.learned.seen, self._texts
         outcomes, tally = process_batch(self.learned, batch, learning)
         examples = [item.example if isinstance(item, Answered) else item for item in batch]

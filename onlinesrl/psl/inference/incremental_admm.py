@@ -64,14 +64,6 @@ class Certificate(NamedTuple):
         return 0.0 - self.energy
 
 
-class Moved(NamedTuple):
-    """Variables with their values before and after a step; NaN: there was none, or there is none."""
-
-    variables: Ints
-    old: Floats
-    new: Floats
-
-
 class IncrementalAdmm:
     """A hinge-loss model whose rows and variables come and go, with its certified minimiser.
 
@@ -139,11 +131,12 @@ class IncrementalAdmm:
         gone: Ints = _NONE,
         added: Ints = _NONE,
         removed: Ints = _NONE,
-    ) -> Moved:
+    ) -> Ints:
         """Set rows to those of ``model`` in its order, remove rows, add and remove variables; solve again.
 
-        The rows of a removed variable are to be set or removed in the same step. Raises Infeasible where the
-        constraints have no solution; then nothing has changed.
+        Returns the variables whose values changed, with those that came or went. The rows of a removed
+        variable are to be set or removed in the same step. Raises Infeasible where the constraints have no
+        solution; then nothing has changed.
         """
         self._old_duals.clear()
         self._old_values.clear()
@@ -184,8 +177,8 @@ class IncrementalAdmm:
             raise
         variables, old = (np.concatenate(part) for part in zip(*self._old_values, strict=True))
         new = np.where(self._linked.is_variable[variables] > 0, self._linked.y[variables], np.nan)
-        moves = old != new
-        return Moved(variables[moves], old[moves], new[moves])
+        changed: Ints = variables[old != new]
+        return changed
 
     def _undo(
         self,

@@ -210,7 +210,7 @@ class PslWorld:
         self.touched = len(step.rows) + len(step.gone)
         if exchanges is not None:
             exchanges.append(self._exchange(step, self._grounder))
-        return self._report(moved.variables)
+        return self._report(moved)
 
     def _exchange(self, step: Step, old: IncrementalGrounder) -> Exchange:
         came = self._grounder.counted(step.new, self._grounder.plans_of(step.new))
@@ -289,7 +289,7 @@ class PslWorld:
         self._program, self.touched = program, len(step.rows) + len(step.gone)
         if exchanges is not None:
             exchanges.append(self._exchange(step, old))
-        return self._reweighed(moved.variables)
+        return self._reweighed(moved)
 
     def _reweighed(self, variables: Ints) -> dict[GroundAtom, Change]:
         """Solve again where the weights of the plans are new; return what changed, ``variables`` as well."""
@@ -301,7 +301,7 @@ class PslWorld:
         if np.any(weights[numbers] != old[numbers]):
             self._answer.set_weights(np.append(weights, np.zeros(len(old) - len(weights))))
             moved = self._answer.step(variables[:0], united(0, []))
-            variables = np.union1d(variables, moved.variables)
+            variables = np.union1d(variables, moved)
         return self._report(variables)
 
     def _hard_rules(self, step: Step) -> Iterator[HardRule]:
