@@ -334,9 +334,7 @@ class IncrementalGrounder:
 
     def _made_of(self, number: int, keys: Ints32) -> _Piece:
         """Make the ground rules of keys. Raises RuleError."""
-        plan, joined = self.plans[number], self._joined(number, keys)
-        piece = self._assembler().assemble(plan, joined, keys.shape[1], number)
-        return number, keys, self._sound(number, keys, piece)
+        return self._piece(number, self.plans[number], keys, self._joined(number, keys))
 
     def _whole(self, number: int) -> _Piece:
         """Make all ground rules of a plan, by joins that begin at its smallest relation. Raises RuleError."""
@@ -354,9 +352,16 @@ class IncrementalGrounder:
         if plan.form.summations:
             keys, inverse = np.unique(keys, axis=1, return_inverse=True)
             group = inverse.reshape(len(group)).astype(np.int32)
-        joined = Joined(joined.atoms, joined.bindings, group)
+        return self._piece(number, plan, keys, Joined(joined.atoms, joined.bindings, group))
+
+    def _piece(self, number: int, plan: RulePlan, keys: Ints32, joined: Joined) -> _Piece:
+        """Make ground rules of rows. Raises RuleError, and Infeasible where facts break a hard rule."""
         piece = self._assembler().assemble(plan, joined, keys.shape[1], number)
-        return number, keys, self._sound(number, keys, piece)
+        if piece.broken.any():
+            place = int(piece.broken.argmax())
+            rule = self.hard_rule(number, keys[:, place : place + 1])
+            raise conflict([rule]) or RuleError(broken(plan.form))
+        return number, keys, piece
 
     def _joined(self, number: int, keys: Ints32) -> Joined:
         """Return the rows of keys. Raises RuleError."""
@@ -409,14 +414,6 @@ class IncrementalGrounder:
 
     def _constants(self, numbers: Ints32) -> Constants:
         return tuple([self.listed.constants[n] for n in numbers.tolist()])
-
-    def _sound(self, number: int, keys: Ints32, piece: Assembled) -> Assembled:
-        """Return a piece. Raises Infeasible where facts break a hard rule."""
-        if piece.broken.any():
-            place = int(piece.broken.argmax())
-            rule = self.hard_rule(number, keys[:, place : place + 1])
-            raise conflict([rule]) or RuleError(broken(self.plans[number].form))
-        return piece
 
     def _assembler(self, every: bool = False) -> Assembler:
         """Return what makes ground rules over the targets, or over ``every`` atom."""
