@@ -33,15 +33,6 @@ class Conjugates:
     high: Floats
     curvature: Floats
 
-    def slope(self, form: Floats) -> Floats:
-        """``f'(l)``, float64[n_rows]; 0 for a constraint, and where a hinge of power 1 has its kink."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            slope = np.where(
-                self.curvature > 0, form / self.curvature, np.where(form > 0, self.high, self.low)
-            )
-        slope = np.clip(slope, self.low, self.high)
-        return np.where(np.isfinite(slope), slope, 0.0)
-
 
 def conjugates(model: HingeLossMRF, weights: Floats) -> Conjugates:
     """Return the conjugates of a model's rows. Raises ValueError as ``check_weights`` does."""

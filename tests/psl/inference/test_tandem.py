@@ -14,8 +14,6 @@ from onlinesrl.core.errors import StorageError, UsageError
 from onlinesrl.psl.ground.hinge_loss_mrf import PLAIN
 from onlinesrl.psl.inference.admm import AdmmState
 from onlinesrl.psl.inference.admm_paged import PagedRounds
-from onlinesrl.psl.inference.dual import conjugates
-from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.inference.row_pages import Pages
 from onlinesrl.psl.inference.tandem import Tandem
 from onlinesrl.psl.kernels import sgd
@@ -95,9 +93,7 @@ def test_the_rounds_of_admm_are_those_in_memory(folder, problem):
         for page in pages.fill(chunks(model, 3), weights):
             weigh(page.rows, weights, weight_sums, ridge)
         assume(not np.any(ridge))
-        dual = conjugates(model, weights).slope(model.forms(y))
-        start = HingeSolution(y, 0.0, dual, 0.0, 0.0, 0, "", certified=False)
-        state = AdmmState(model, weights, None, start)
+        state = AdmmState(model, weights)
         rounds = PagedRounds(pages, weights, (weight_sums, ridge), y)
         found = rounds.start()
         np.testing.assert_allclose(found, state.certificate(), atol=1e-9)

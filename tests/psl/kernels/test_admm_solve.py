@@ -11,7 +11,7 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HINGE, PLAIN, HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm, AdmmState
-from onlinesrl.psl.inference.dual import conjugates
+from onlinesrl.psl.inference.dual import Conjugates, conjugates
 from onlinesrl.psl.kernels import admm_rows
 from onlinesrl.psl.kernels import admm_solve as kernel
 from tests.support.hinge_models import hinge_problems
@@ -37,6 +37,15 @@ def ridges(model):
     return found
 
 
+def slope(rows: Conjugates, form: Floats) -> Floats:
+    """``f'(l)``; 0 for a constraint, and where a hinge of power 1 has its kink."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kinked = np.where(form > 0, rows.high, rows.low)
+        slope = np.where(rows.curvature > 0, form / rows.curvature, kinked)
+    slope = np.clip(slope, rows.low, rows.high)
+    return np.where(np.isfinite(slope), slope, 0.0)
+
+
 @given(hinge_problems())
 def test_what_is_prepared_is_the_models(problem):
     model, weights, bonus = problem
@@ -59,7 +68,7 @@ def test_what_is_prepared_is_the_models(problem):
     moves = (degree > 0) | (rows.ridge > 0)
     np.testing.assert_allclose(rows.degree, np.where(moves, degree, 1), rtol=1e-12)
 
-    dual = np.where(ridge, 0.0, conjugate.slope(model.forms(state.iterate.y)))
+    dual = np.where(ridge, 0.0, slope(conjugate, model.forms(state.iterate.y)))
     np.testing.assert_allclose(state.iterate.dual, dual, atol=1e-12)
     pull = np.bincount(model.variable, model.coefficient * dual[model.row], n)
     pull = pull - (0.0 if bonus is None else bonus)
