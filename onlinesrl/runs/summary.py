@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -24,7 +24,7 @@ from onlinesrl.core.example import (
 from onlinesrl.core.explain.counterfactual import CounterfactualQuery
 from onlinesrl.core.explain.explanation import Explanation, compared
 from onlinesrl.core.io.atomic_write import json_lines, read_plain, storage_errors, write_atomic
-from onlinesrl.core.learner import Explainable, Learner, Outcome, Prediction, WeightEntry, heaviest
+from onlinesrl.core.learner import Explainable, Learner, Outcome, Prediction, heaviest
 from onlinesrl.core.version import __version__
 from onlinesrl.runs.config.fingerprint import leaves
 from onlinesrl.runs.config.schema import Config
@@ -38,7 +38,6 @@ from onlinesrl.stream.trainer import Trainer
 REPORTED_WEIGHTS = 400
 LEAST_SURE = 20
 """So many records are shown whose entity is least certain."""
-E = TypeVar("E", bound=WeightEntry)
 
 
 def read_summary(path: Path) -> dict[str, Any] | None:

@@ -23,8 +23,6 @@ ROCKIT = SHARED / "cases" / "rockit-codi-slow"
 CLUSTERING = [(n, share) for n in (10, 20) for share in (0.0, 0.05, 0.1, 0.2)]
 CLUSTERING += [(40, 0.0), (40, 0.02), (40, 0.05), (40, 0.1), (60, 0.0), (60, 0.02), (60, 0.05)]
 CLUSTERING += [(80, 0.0), (80, 0.02), (80, 0.05), (100, 0.0), (100, 0.02)]
-SECOND = 1.0
-"""What may come on top of the ratio: HiGHS is given columns, not facts and rules to ground."""
 MEMORY = """
 import sys
 from random import Random

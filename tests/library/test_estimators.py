@@ -358,8 +358,6 @@ def test_weights_of_samples_are_refused_with_a_reason(cls: Any, samples: Any, la
 
 # mistakes ------------------------------------------------------------------------------------------
 
-NAN = float("nan")
-
 
 def test_a_mistake_is_named_and_changes_nothing() -> None:
     made = {cls: (x, y) for cls, x, y in MADE}

@@ -11,16 +11,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from onlinesrl.core import search_status
 from onlinesrl.core.errors import UnavailableError
 from onlinesrl.core.parallel.executors import Workers
 from onlinesrl.core.parallel.task_result import Done, WorkerDied, tried
 from onlinesrl.core.version import __version__
-
-C = TypeVar("C")
-P = TypeVar("P")
 
 ANSWER_SECONDS = 5.0
 """The seconds for the head of a cluster to accept a connection, and to answer in HTTP/2."""

@@ -237,7 +237,7 @@ rules = st.builds(logical, formulas, weights, st.sampled_from([1, 2])) | st.buil
     st.lists(summands, max_size=2),
     st.sampled_from(["=", "<=", ">="]),
     st.lists(summands, max_size=2),
-    numbers | st.just(Cardinality("V")),
+    coefficients,
     weights,
     st.sampled_from([1, 2]),
     formulas,
