@@ -286,13 +286,11 @@ class _Compiler:
         full = self.steps(clause, types, query, opened=False)
         listed = self.steps(clause, types, query, opened=True)
         if clause.exists:
-            exists = tuple(self.existential(clause, e, types) for e in clause.exists)
+            exists = tuple(self.existential(e, types) for e in clause.exists)
             return ClausePlan(clause, full, listed, query, types, exists)
         return ClausePlan(clause, self.with_run(clause, full, query), listed, query, types)
 
-    def existential(
-        self, clause: Clause, part: Existential, types: Mapping[str, str]
-    ) -> ExistentialPlan:
+    def existential(self, part: Existential, types: Mapping[str, str]) -> ExistentialPlan:
         """Compile the search for an existential's bindings; only its own variables are free."""
         outer = {v for v in types if v not in part.variables}
         query = tuple(x for x in part.literals if x.atom.predicate in self.query)

@@ -136,7 +136,7 @@ class Tables:
             clause_start=_starts(members),
             variable=variable.astype(np.int32),
             true_start=true_start,
-            true=_true(self.net, variable, literals, true_start),
+            true=_true(literals, true_start),
             edge=edge,
             own=number,
         )
@@ -192,7 +192,7 @@ def _members(
     return codes // n, codes % n, literals
 
 
-def _true(net: Network, variable: Ints, literals: tuple[Ints, Ints, Bytes], start: Ints) -> Bytes:
+def _true(literals: tuple[Ints, Ints, Bytes], start: Ints) -> Bytes:
     """Return which values of which members make their clause true, uint8[value of a member]."""
     member, number, positive = literals
     true = np.zeros(start[-1], np.uint8)

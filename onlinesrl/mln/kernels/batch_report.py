@@ -27,7 +27,7 @@ def _outcome(mark: int) -> int:
 
 
 @threaded
-def count(plans: Plans, batch: Batch, by: By, out: Output, c: Counts) -> bool:
+def count(batch: Batch, by: By, out: Output, c: Counts) -> bool:
     """Count over a batch whose worlds list no atoms and have the same classes.
 
     The classes are the values of the argument of ``by``, the last one in radix order, so that the atoms of a

@@ -138,7 +138,7 @@ class _File:
                     if name == "succ":
                         message = "succ is a built-in function: succ(t) is t + 1"
                         raise self._source.error(message, position)
-                    self._declare(name, "function", position)
+                    self._declare(name, position)
                     self._reader.declared.functions[name] = FunctionType(name, types, result)
                     self._add_relation(Predicate(name, (*types, result)), position)
                 case Include():
@@ -208,7 +208,7 @@ class _File:
         (mention,) = sentence.mentions
         assert isinstance(mention.formula, Atom)
         name = mention.formula.predicate
-        self._declare(name, "predicate", mention.position)
+        self._declare(name, mention.position)
         dialect = self._reader.dialect
         says = {"": "", "!": dialect.functional, "?": "at most one"}
         types: list[str] = []
@@ -241,7 +241,7 @@ class _File:
         if at_most:
             self._reader.rules.append(functional(predicate, at_most, sentence.position))
 
-    def _declare(self, name: str, kind: str, position: Position) -> None:
+    def _declare(self, name: str, position: Position) -> None:
         places = self._reader.declared.places
         if name in places:
             kind_declared = "function" if name in self._reader.declared.functions else "predicate"

@@ -135,7 +135,7 @@ class AtomCounter:
         by_class, predicates = np.zeros((n, 3), np.int64), np.zeros((len(self.query), 3), np.int64)
         cells = np.zeros((n + 1, n + 1), np.int64)
         counts = batch_report.Counts(by_query=predicates, by_class=by_class, pairs=cells)
-        single = batch_report.count(self.layout.plans, results.batch, self.by, results.out, counts)
+        single = batch_report.count(results.batch, self.by, results.out, counts)
         spelled = [None, *classes]
         confusion = {
             (spelled[true], spelled[predicted]): int(cells[true, predicted])
