@@ -110,5 +110,7 @@ def _learned(common: Common, part: Part, note: CrashNote | None = None) -> Learn
     reader = ExampleReader(
         pieces_of(source, part.pieces), record_decoder(config, source.form(), learner)
     )
+    header, arrays = common.state
+    state = {**header, "seen": header.get("seen", 0) + part.before}, arrays  # audits go by it
     with closing(reader.source):
-        return worker.learn(learner, common.state, reader, part.position, common.asked, note)
+        return worker.learn(learner, state, reader, part.position, common.asked, note)

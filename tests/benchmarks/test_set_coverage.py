@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -144,6 +145,27 @@ def learner_of(stream: Stream, **more: Any) -> srl.OnlineLearner:
     )
 
 
+def misses(line: Any, true: set[Any], query: str) -> tuple[int, int]:
+    """How many sets of a line of predictions lack the truth, and how many there are."""
+    if ANSWERS in line.get("sets", {}):
+        places = line["sets"][ANSWERS][0]["labels"]
+        predicted = named_atoms(line["predicted"])
+        states = [predicted]
+        for one in line["best"]:
+            false = named_atoms(one.get("false", {}))
+            states.append(predicted - false | named_atoms(one.get("true", {})))
+        place = states.index(true) + 1 if true in states[:-1] else None
+        return int(place not in places), 1
+    truths = {args[0]: args[1] for _, args in true}
+    sets = line["sets"][query]
+    wrong = sum(truths.get(str(one["args"][0])) not in map(_text, one["labels"]) for one in sets)
+    return wrong, len(sets)
+
+
+def _text(label: Any) -> str | None:
+    return None if label is None else str(label)
+
+
 def probabilities(example: srl.Example, line: Any, query: str) -> list[float]:
     """The probability of each unit's true label; none of a group's is 1 - their sum."""
     true = {tuple(map(str, atom)) for atom in example.truth[query]}
@@ -236,6 +258,52 @@ def test_sets_of_answers_have_the_truth_as_often_as_asked_over_each_thousand_exa
         assert all(abs(row[1] - COVERAGE) <= 0.01 for row in whole)
         if len(whole) > 1:
             assert any(abs(row[-1] - COVERAGE) > 0.01 for row in whole)
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the data sets are not here")
+@pytest.mark.parametrize("name", ["CiteSeer, fields", "ATIS, tags", "ATIS, tags that change"])
+@pytest.mark.parametrize("options", [{}, {"engine": "mpe", "best": 5}], ids=["labels", "answers"])
+@sizes("count, thousand", (60, 30), (None, 1000))
+def test_sets_of_shards_have_the_truth_as_often_as_asked_over_each_thousand_examples(
+    name: str, options: dict[str, Any], count: int | None, thousand: int, tmp_path: Path
+) -> None:
+    """Beside a run without shards; a round has a tenth of a thousand, whatever the shards."""
+    stream, model, source = STREAMS[name](), tmp_path / "model.mln", tmp_path / "source.jsonl"
+    examples = [*islice(stream.examples, count)]
+    model.write_text(stream.model, encoding="utf-8")
+    source.write_bytes(b"".join(encode(one) + b"\n" for one in examples))
+    truth = {str(one.id): named_atoms(one.truth) for one in examples}
+    config = {"model": str(model), "query": stream.query, "source": {"path": str(source)}}
+    config |= {"learner": {"update": "log-likelihood"}}
+    config |= {"inference": {"engine": "mcsat", "coverage": COVERAGE, **options}}
+    rows, worst = list[tuple[Any, ...]](), list[float]()
+    for shards in (None, 1, 2, 4):
+        part = math.ceil(thousand / 10 / (shards or 1))
+        cut = {"shards": shards, "round": part, "workers": 1}
+        output = tmp_path / str(shards)
+        summary = srl.run(
+            config | {"output": str(output)} | ({"distribute": cut} if shards else {})
+        )
+        figures = summary["sets"][ANSWERS if options else stream.query]
+        missed = list[tuple[int, int]]()
+        with (output / "predictions.jsonl").open("rb") as lines:
+            for line in map(msgspec.json.decode, lines):
+                missed.append(misses(line, truth[str(line["id"])], stream.query))
+        wholes = range(0, len(missed) - thousand + 1, thousand)
+        blocks = [[*map(sum, zip(*missed[n : n + thousand], strict=True))] for n in wholes]
+        shares = [1 - wrong / units for wrong, units in blocks]
+        assert sum(units for _, units in missed) == figures["units"]
+        assert sum(wrong for wrong, _ in missed) == round(
+            figures["units"] * (1 - figures["coverage"])
+        )
+        rows.append((str(shards), min(shares), max(shares), figures["coverage"], figures["size"]))
+        worst.append(max(abs(share - COVERAGE) for share in shares))
+    show(
+        f"{name}: {len(shares)} times {thousand}", ("shards", "least", "most", "all", "size"), rows
+    )
+    assert all(row[3] == pytest.approx(COVERAGE, abs=0.2) for row in rows)
+    if count is None:
+        assert all(one <= 0.01 for one in worst)
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="the data sets are not here")

@@ -2,8 +2,10 @@
 
 import json
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
+import numpy as np
 import pytest
 
 import onlinesrl as srl
@@ -12,13 +14,28 @@ from tests.support.dated_mails import encoded, keys, late, mails
 
 SETS = {"engine": "mcsat", "coverage": 0.7}
 SECTION = {"inference": SETS, "metrics": {"every": 20}}
+ROUND = 4
 
 
-def by_hand(lines: list[Any], predictions: list[Any], alpha: float) -> dict[str, Any]:
-    """Sets by the equation from the lines of a run, and how many have the truth, in the order of labels."""
+class ByHand(NamedTuple):
+    """The state after some truths: ln a, their probabilities; units with the truth, labels, abstentions."""
+
+    log: float
+    came: list[float]
+    counts: Any = np.zeros(3, int)
+
+    def figures(self) -> dict[str, Any]:
+        (held, size, abstain), n = self.counts.tolist(), len(self.came)
+        return {"units": n, "coverage": held / n, "size": size / n, "abstain": abstain}
+
+
+def by_hand(
+    lines: list[Any], predictions: list[Any], alpha: float, start: ByHand | None = None
+) -> ByHand:
+    """Sets by the equation from the lines of a run, in the order of labels."""
     by_id = {one["id"]: one for one in predictions}
-    log, came, most, held = math.log(alpha), list[float](), 1, 0
-    sizes = abstain = 0
+    log, came, counts = start or ByHand(math.log(alpha), [])
+    came, most = [*came], 1
     then: dict[str, int] = {}
     for line in lines:
         if "evidence" in line:
@@ -41,11 +58,28 @@ def by_hand(lines: list[Any], predictions: list[Any], alpha: float) -> dict[str,
             most = max(most, len(came) - then[line["id"]] + 1)
             came.append(atom["value"] if true else 1 - atom["value"])
             log += min(RATE, SPAN / (alpha * most)) * (alpha - (true not in unit["labels"]))
-            held += true in unit["labels"]
-            sizes += len(unit["labels"])
-            abstain += len(unit["labels"]) in (0, 2)
-    n = len(came)
-    return {"units": n, "coverage": held / n, "size": sizes / n, "abstain": abstain}
+            size = len(unit["labels"])
+            counts = np.add(counts, [true in unit["labels"], size, size in (0, 2)])
+    return ByHand(log, came, counts)
+
+
+def rounds_by_hand(lines: list[Any], predictions: list[Any], alpha: float) -> ByHand:
+    """The same of shards with a truth an example: each begins with the truths before its round."""
+    by_id, whole = {one["id"]: one for one in lines}, ByHand(math.log(alpha), [])
+    left = [*predictions]
+    while left:
+        shards = list[ByHand]()
+        while left and left[0]["truths"] == len(whole.came):
+            n = 1
+            while n < min(ROUND, len(left)) and left[n]["truths"] == len(whole.came) + n:
+                n += 1
+            part, left = left[:n], left[n:]
+            shards.append(by_hand([by_id[one["id"]] for one in part], part, alpha, whole))
+        more = [p for one in shards for p in one.came[len(whole.came) :]]
+        added = sum(one.counts - whole.counts for one in shards)
+        log = sum(one.log for one in shards) / len(shards)
+        whole = ByHand(log, whole.came + more, whole.counts + added)
+    return whole
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -59,13 +93,48 @@ def test_a_run_writes_sets_and_counts_them_whatever_its_batches(job, tmp_path, a
         written = run.lines("metrics.jsonl")
         last = written[-1]["sets"]["Spam"]
         figures = {key: last[key] for key in ("units", "coverage", "size", "abstain")}
-        assert figures == pytest.approx(by_hand(lines, run.predictions(), 0.3))
+        assert figures == pytest.approx(by_hand(lines, run.predictions(), 0.3).figures())
         assert sum(line["sets"]["Spam"]["window"]["units"] for line in written) == last["units"]
         assert sum(row["units"] for row in last["by"].values()) == last["units"]
         states.append(run.results())
         assert "Sets of Spam" in run.printed
         assert "Sets of labels" in (run.output / "report.html").read_text()
     assert states[0] == states[1]
+
+
+def test_shards_have_the_mean_threshold_after_each_round_and_their_figures_add_up(job, tmp_path):
+    """Whatever the workers; then one process goes on from it, and predictions have its sets."""
+    lines, more, found = mails(130), mails(30, seed=1), []
+    for workers in (1, 2):
+        shards = {"shards": 3, "round": ROUND, "workers": workers}
+        run = job(encoded(lines), f"w{workers}", **keys(tmp_path, **SECTION, distribute=shards))
+        assert run.run() == 0, run.said
+        whole = rounds_by_hand(lines, run.predictions(), 0.3)
+        found.append(run.results())
+        written = run.lines("metrics.jsonl")
+        last = written[-1]["sets"]["Spam"]
+        assert {key: last[key] for key in whole.figures()} == pytest.approx(whole.figures())
+        assert last["units"] == 130
+        assert sum(line["sets"]["Spam"]["window"]["units"] for line in written) == 130
+        assert sum(row["units"] for row in last["by"].values()) == 130
+        summary = json.loads((run.output / "summary.json").read_text())
+        assert summary["sets"]["Spam"] | {"window": last["window"]} == last
+        assert "Sets of labels" in (run.output / "report.html").read_text()
+    assert found[0] == found[1]
+    learner = {"update": "log-likelihood", "start": str(run.output)}
+    single = job(encoded(more), "single", **keys(tmp_path, **SECTION) | {"learner": learner})
+    assert single.run() == 0, single.said
+    by_hand(more, single.predictions(), 0.3, whole)
+    loaded = srl.OnlineLearner.load(run.output)
+    blind = {"id": "new", "evidence": more[0]["evidence"]}
+    answer = json.loads(msgspec.json.encode(loaded.predict_one(srl.Example(**blind)).line))
+    by_hand([blind], [answer], 0.3, whole)
+
+
+def test_kills_leave_no_trace_in_sets_of_shards(job, tmp_path):
+    shards = {"distribute": {"shards": 3, "round": ROUND, "workers": 2}}
+    sets = {"inference": {**SETS, "coverage_by": "class"}}
+    job(encoded(mails(60)), **keys(tmp_path, **SECTION | sets, **shards)).survives(2, "shards")
 
 
 def test_kills_leave_no_trace_in_sets(job, tmp_path):
@@ -103,7 +172,6 @@ def test_sets_of_classes_hold_for_each_label() -> None:
         ),
         ({"inference": {**SETS, "coverage": 1.0}}, "inference.coverage: expected at most 0.999"),
         ({"inference": {"engine": "mcsat", "coverage_by": "class"}}, "expected coverage too"),
-        ({"distribute": {"shards": 2}}, "inference.coverage: shards have no order of truths"),
     ],
 )
 def test_what_has_no_sets_is_refused(job, tmp_path, change, said):

@@ -160,6 +160,14 @@ def test_an_example_that_kills_workers_is_put_aside(job, citations):
     assert run.predictions() == without.predictions()
 
 
+@pytest.mark.usefixtures("kernels")
+def test_as_many_examples_are_audited_as_without_shards(job, citations):
+    """Also in rounds whose parts are shorter than the interval."""
+    audited = job(citations[:24], inference={"audit_every": 6}, distribute=DISTRIBUTED)
+    assert audited.run() == 0, audited.said
+    assert audited.lines("metrics.jsonl")[-1]["audited"] == 4
+
+
 def test_a_file_that_changed_is_refused(job, citations):
     changed = job(citations[:40], distribute=DISTRIBUTED)
     assert changed.run("--until", "12") == 0, changed.said

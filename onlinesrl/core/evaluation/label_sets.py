@@ -19,6 +19,11 @@ place of that of a. The rate r never grows, and the bound holds for the last one
 of Angelopoulos, Barber & Bates (ICML 2024). It bounds the share of misses over time, not the probability of
 any single one. Where truths come late and r has shrunk, m counts 1 + ln (RATE / r) times. A label of
 probability 1 is in every set: with it there may be fewer misses than that, never more.
+
+Shards make steps of their own, all from one ln a, and after a round each goes to the mean of theirs. These
+moves add up to 0, and count by one r, that of the largest m. So the steps of P shards add up as those of one
+do, each in its range, and |misses - alpha T| is at most P times as large. One process that goes on from the
+mean goes on as one of the shards, and adds nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from bisect import bisect_left, insort
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import compress, repeat
+from itertools import compress, repeat, zip_longest
 from operator import itemgetter, le
 from typing import Annotated, Any, TypeAlias
 
@@ -119,12 +124,15 @@ class Threshold:
     """The least probability of a label of a set, by the ``log`` of the share that may be missed.
 
     ``recent`` has the probabilities of true labels in the order in which they came, ``ranked`` rising.
+    ``new`` counts those since it was restored.
     """
 
     def __init__(self, log: float, recent: Sequence[float] = ()) -> None:
         self.log = log
         self.recent = deque(recent)
         self.ranked = sorted(recent)
+        self.new = 0
+        self._include_sure()
 
     def value(self) -> float:
         """Return the k-th largest of n probabilities, k = ceil((1 - a) (n + 1))."""
@@ -135,14 +143,19 @@ class Threshold:
     def add(self, probability: float, step: float) -> None:
         """Add the probability of a true label, and a step of ``log``."""
         self.log += step
+        self.new += 1
         ranked, recent = self.ranked, self.recent
         if len(recent) == RECENT:
             del ranked[bisect_left(ranked, recent.popleft())]
         recent.append(probability)
         insort(ranked, probability)
-        if ranked[-1] >= 1.0:
-            n = len(ranked)
-            sure = n - bisect_left(ranked, 1.0)
+        self._include_sure()
+
+    def _include_sure(self) -> None:
+        """Lower ``log`` until sets have every label of probability 1, if such a label was true."""
+        if self.ranked and self.ranked[-1] >= 1.0:
+            n = len(self.ranked)
+            sure = n - bisect_left(self.ranked, 1.0)
             self.log = min(self.log, math.log1p((0.5 - sure) / (n + 1)))
 
 
@@ -307,6 +320,33 @@ class LabelSets:
             }
         if not self.by_class and any(of.keys() != {OTHER} for of in self.thresholds.values()):
             raise Misfit("the thresholds of labels, not of predicates")
+
+    def since(self, start: Mapping[str, Any]) -> _Saved:
+        """Return the logs and truths of thresholds with truths after ``start``, which was restored."""
+        thresholds = {
+            name: {
+                k: _Threshold(one.log, [*one.recent][-one.new :])
+                for k, one in of.items()
+                if one.new
+            }
+            for name, of in self.thresholds.items()
+        }
+        return _Saved(self.truths - start.get("truths", 0), self.most_open, thresholds)
+
+    def merge(self, gains: Sequence[_Saved]) -> None:
+        """Take the mean log of several that went on from here, and their newest truths in turn."""
+        self.truths += sum(gain.truths for gain in gains)
+        self.most_open = max(gain.most_open for gain in gains)
+        places = ((n, k) for gain in gains for n, of in gain.thresholds.items() for k in of)
+        for name, key in dict.fromkeys(places):
+            old = self.thresholds[name].get(key) or Threshold(math.log(self.alpha))
+            still = _Threshold(old.log, [])
+            parts = [gain.thresholds.get(name, {}).get(key, still) for gain in gains]
+            turns = zip_longest(*(reversed(part.recent) for part in parts))
+            newest = [p for turn in turns for p in turn if p is not None]
+            recent = [*old.recent, *reversed(newest)][-RECENT:]
+            log = math.fsum(part.log for part in parts) / len(parts)
+            self.thresholds[name][key] = Threshold(log, recent)
 
 
 class _Threshold(msgspec.Struct):

@@ -148,11 +148,6 @@ class DistributeSection(PoolSection):
             raise ValueError(
                 "alerts: shards have no order in which to raise them; leave it or distribute out"
             )
-        if getattr(config.inference, "coverage", None) is not None:
-            raise ValueError(
-                "inference.coverage: shards have no order of truths, for which it holds; leave it or "
-                "distribute out"
-            )
         if config.drift is not None:
             raise ValueError(
                 "drift: shards have no order in which to see it; leave it or distribute out"

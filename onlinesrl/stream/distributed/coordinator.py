@@ -35,10 +35,14 @@ class Common(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A shard's pieces, and where it goes on; ``suspect``: a worker has died over it."""
+    """A shard's pieces, and where it goes on; ``suspect``: a worker has died over it.
+
+    So many examples of the round come ``before`` its own.
+    """
 
     pieces: Sequence[Any]
     position: SourcePosition
+    before: int
     suspect: bool = False
 
 
@@ -90,7 +94,10 @@ class Rounds(Trainer):
         assert position is not None
         positions = list(position["shards"])
         open_ = [n for n, at in enumerate(positions) if at is not None]
-        parts = [Part(self.pieces[n], positions[n]) for n in open_]
+        parts = [
+            Part(self.pieces[n], positions[n], place * distribution.asked.examples)
+            for place, n in enumerate(open_)
+        ]
         start = unsampled(self.state.learner.save())
         common = Common(distribution.recipe, start, distribution.asked)
         again = partial(Part._replace, suspect=True)

@@ -1,15 +1,18 @@
 """Sets of labels: by the equation in plain numpy, and what holds for every sequence."""
 
+import copy
 import json
 import math
+import pickle
 import random
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
 from crepes import ConformalClassifier
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from onlinesrl.core.evaluation import label_sets
@@ -81,6 +84,18 @@ class Plain:
             unit[None] = max(0.0, 1.0 - sum(values)), neither
         return units
 
+    def merge(self, shards: list["Plain"]) -> None:
+        """Mean logs; of what came since, the n-th newest of each shard together."""
+        for key in {key for shard in shards for key in shard.came}:
+            at = [shard.logs.get(key, math.log(self.alpha)) for shard in shards]
+            self.logs[key] = sum(at) / len(at)
+            old = self.came.get(key, [])
+            more = [shard.came.get(key, old)[len(old) :] for shard in shards]
+            ranked = [
+                (k - len(new), -n, new[k]) for n, new in enumerate(more) for k in range(len(new))
+            ]
+            self.came[key] = old + [p for _, _, p in sorted(ranked)]
+
     def learn(self, name: str, label: str, p: float, missed: bool, rate: float) -> None:
         key = (name, label if self.by_class else OTHER)
         came = self.came.setdefault(key, [])
@@ -90,6 +105,30 @@ class Plain:
         if sure := sum(one >= 1 for one in recent):
             log = min(log, math.log1p((0.5 - sure) / (len(recent) + 1)))
         self.logs[key] = log
+
+
+def follow(sets: LabelSets, plain: Plain, marginals: Any, truths: Any) -> int:
+    """Compare the sets of an example, and let both learn from its truths; returns how many there are."""
+    units = sets.units(marginals, truths)
+    given_sets = sets.of(units)
+    known = []
+    for name, atoms in marginals.items():
+        expected = plain.units(name, atoms, truths[name])
+        got = {tuple(one.args): {*one.labels} for one in given_sets[name]}
+        assert got == {
+            args: {x for x, (p, _) in unit.items() if p >= plain.least(name, text_of(x))}
+            for args, unit in expected.items()
+        }
+        for args, unit in expected.items():
+            for label, (p, true) in unit.items():
+                if true:
+                    known.append((name, text_of(label), p, label not in got[args]))
+    covered = sets.learn(units, given_sets, sets.truths)
+    assert [(one.predicate, one.label, one.probability, one.missed) for one in covered] == known
+    rate = min(label_sets.RATE, label_sets.SPAN / (plain.alpha * sets.most_open))
+    for one in known:
+        plain.learn(*one, rate)
+    return len(known)
 
 
 @pytest.mark.parametrize("by_class", [False, True])
@@ -104,28 +143,39 @@ def test_sets_and_steps_are_those_of_the_equation(monkeypatch, by_class):
             other.restore(json.loads(json.dumps(sets.save())))
             assert other.save() == sets.save()
             sets = other
-        units = sets.units(marginals, truths)
-        given_sets = sets.of(units)
-        known = []
-        for name, atoms in marginals.items():
-            expected = plain.units(name, atoms, truths[name])
-            got = {tuple(one.args): {*one.labels} for one in given_sets[name]}
-            assert got == {
-                args: {x for x, (p, _) in unit.items() if p >= plain.least(name, text_of(x))}
-                for args, unit in expected.items()
-            }
-            for args, unit in expected.items():
-                for label, (p, true) in unit.items():
-                    if true:
-                        known.append((name, text_of(label), p, label not in got[args]))
-        covered = sets.learn(units, given_sets, sets.truths)
-        assert [(one.predicate, one.label, one.probability, one.missed) for one in covered] == known
-        scored += len(known)
-        most = max(most, len(known))
-        for one in known:
-            plain.learn(*one, min(label_sets.RATE, label_sets.SPAN / (0.2 * most)))
+        known = follow(sets, plain, marginals, truths)
+        scored += known
+        most = max(most, known)
+        assert sets.most_open == most
     assert scored == sets.truths > 500
     assert not by_class or ("Most", NEITHER) in plain.came
+
+
+@pytest.mark.parametrize("by_class", [False, True])
+def test_shards_go_on_from_the_mean_and_the_newest_truths_of_all(monkeypatch, by_class):
+    """Shards of different sizes, of which one ends early; two have labels of their own in a round."""
+    monkeypatch.setattr(label_sets, "RECENT", 40)
+    sets, plain, examples = LabelSets(0.8, GROUPS, by_class), Plain(0.2, by_class), worlds(500, 9)
+    scored, most = 0, [1]
+    for turn in range(20):
+        start, gains, shards = json.loads(json.dumps(sets.save())), [], list[Plain]()
+        for length in (3, 20, 2)[: 3 if turn < 10 else 2]:
+            own, by_hand = LabelSets(0.8, GROUPS, by_class), copy.deepcopy(plain)
+            own.restore(start)
+            for marginals, truths in islice(examples, length):
+                most.append(follow(own, by_hand, marginals, truths))
+                scored += most[-1]
+            gains.append(pickle.loads(pickle.dumps(own.since(start))))
+            shards.append(by_hand)
+        sets.merge(gains)
+        plain.merge(shards)
+        assert sets.most_open == max(most)
+        for name, of in sets.thresholds.items():
+            for key, one in of.items():
+                assert one.log == pytest.approx(plain.logs[name, key], abs=1e-12)
+                assert [*one.recent] == plain.came[name, key][-40:]
+                plain.logs[name, key] = one.log
+    assert scored == sets.truths > 500
 
 
 @pytest.mark.parametrize("by_class", [False, True])
@@ -151,29 +201,34 @@ def test_sets_without_steps_are_those_of_conformal_classifiers(by_class):
         sets.learn(units, sets.of(units), sets.truths)
 
 
-@settings(deadline=None, max_examples=40)
-@given(
-    st.sampled_from([0.5, 0.8, 0.95, 0.99]),
-    st.lists(st.tuples(st.integers(1, 12), st.integers(0, 3), st.floats(0, 0.999)), max_size=60),
-    st.integers(0, 3),
+def challenge(sets: LabelSets, size: int, opponent: int, p: float) -> tuple[Any, Any, int]:
+    """An example whose truth misses sets where that can be done, or never, or as the number says."""
+    atoms = {"P": [ValuedAtom([n], p * (1 + n) / size) for n in range(size)]}
+    chosen = sets.of(sets.units(atoms, {}))["P"]
+    truths = [
+        (True not in one.labels) if opponent == 0 else (True in one.labels) if opponent == 1
+        else bool(n % opponent)
+        for n, one in enumerate(chosen)
+    ]  # fmt: skip
+    return sets.units(atoms, {"P": truths}), {"P": chosen}, sets.truths
+
+
+COVERAGES = st.sampled_from([0.5, 0.8, 0.95, 0.99])
+BLOCKS = st.lists(
+    st.tuples(st.integers(1, 12), st.integers(0, 3), st.floats(0, 0.999)), max_size=60
 )
+
+
+@settings(deadline=None, max_examples=40)
+@given(COVERAGES, BLOCKS, st.integers(0, 3))
 def test_misses_are_bounded_for_every_sequence(coverage, blocks, late):
-    """An opponent who sees the set misses it where that can be done, or never, as the block says."""
     sets, waiting, misses, alpha = LabelSets(coverage, {}), [], 0, round(1 - coverage, 12)
 
     def answer() -> int:
-        units, given_sets, truths = waiting.pop(0)
-        return sum(one.missed for one in sets.learn(units, given_sets, truths))
+        return sum(one.missed for one in sets.learn(*waiting.pop(0)))
 
-    for size, opponent, p in blocks * 8:
-        atoms = {"P": [ValuedAtom([n], p * (1 + n) / size) for n in range(size)]}
-        chosen = sets.of(sets.units(atoms, {}))["P"]
-        truths = [
-            (True not in one.labels) if opponent == 0 else (True in one.labels) if opponent == 1
-            else bool(n % opponent)
-            for n, one in enumerate(chosen)
-        ]  # fmt: skip
-        waiting.append((sets.units(atoms, {"P": truths}), {"P": chosen}, sets.truths))
+    for block in blocks * 8:
+        waiting.append(challenge(sets, *block))
         if len(waiting) > late:
             misses += answer()
     while waiting:
@@ -182,6 +237,46 @@ def test_misses_are_bounded_for_every_sequence(coverage, blocks, late):
     open_ = sets.most_open * (1 + math.log(label_sets.RATE / rate) if late else 1)
     bound = math.log(label_sets.RECENT + 1) / rate + open_
     assert abs(misses - alpha * sets.truths) <= bound
+
+
+MISSED, HIT = [(1, 0, 0.5)] * 60, [(1, 1, 0.9)] * 60
+"""Truths of one atom each, missed where that can be done, and never."""
+
+
+@settings(deadline=None, max_examples=40)
+@example(0.5, [HIT, [(1, 0, 0.1)] * 60], [8, 1], [])
+@example(0.8, [MISSED] * 4, [60], [])
+@example(0.8, [HIT, MISSED], [60, 1], MISSED)
+@given(
+    COVERAGES,
+    st.lists(BLOCKS, min_size=1, max_size=4),
+    st.lists(st.integers(1, 60), min_size=1),
+    BLOCKS,
+)
+def test_misses_of_shards_are_bounded_for_every_sequence(coverage, shards, rounds, after):
+    """Each shard has its own length of a round, and its own end; then one process goes on."""
+    whole, misses, alpha = LabelSets(coverage, {}), 0, round(1 - coverage, 12)
+
+    def learned(sets: LabelSets, blocks: list[Any]) -> int:
+        return sum(one.missed for block in blocks for one in sets.learn(*challenge(sets, *block)))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(label_sets, "RECENT", 5)
+        left = [blocks * 8 for blocks in shards]
+        while any(left):
+            start, gains = whole.save(), []
+            for n, blocks in enumerate(left):
+                sets, length = LabelSets(coverage, {}), rounds[n % len(rounds)]
+                if blocks:
+                    sets.restore(start)
+                    misses += learned(sets, blocks[:length])
+                    gains.append(sets.since(start))
+                    del blocks[:length]
+            whole.merge(gains)
+        misses += learned(whole, after * 8)
+    rate = min(label_sets.RATE, label_sets.SPAN / (alpha * whole.most_open))
+    bound = len(shards) * (math.log(5 + 1) / rate + whole.most_open)
+    assert abs(misses - alpha * whole.truths) <= bound
 
 
 def test_a_label_that_is_sure_is_always_in_its_set():
@@ -193,6 +288,20 @@ def test_a_label_that_is_sure_is_always_in_its_set():
         assert True in given_sets["P"][0].labels
         sets.learn(units, given_sets, sets.truths)
     assert sets.thresholds["P"][OTHER].log > math.log(0.1) - 7
+
+
+def test_a_label_that_is_sure_to_one_shard_is_in_the_sets_of_all():
+    """Five hits make a set empty, but for labels of probability 1; two of three shards saw none."""
+    whole, gains = LabelSets(0.4, {}), []
+    for last in (0.3, 0.3, 1.0):
+        sets = LabelSets(0.4, {})
+        for p in (0.3, 0.3, 0.3, 0.3, last):
+            units = sets.units({"P": [ValuedAtom([0], p)]}, {"P": [True]})
+            sets.learn(units, sets.of(units), sets.truths)
+        gains.append(sets.since(whole.save()))
+    whole.merge(gains)
+    atoms = {"P": [ValuedAtom([0], 1.0), ValuedAtom([1], 0.9)]}
+    assert [one.labels for one in whole.of(whole.units(atoms, {}))["P"]] == [[True], []]
 
 
 def test_a_change_is_followed_where_a_fixed_threshold_fails():
