@@ -1,5 +1,6 @@
 """Answers in Python: those of the command line; tables in and out; bad tables."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from conftest import command
 
 import onlinesrl as srl
+from onlinesrl.core import errors
 from onlinesrl.library.tables import Table
 from tests.support.golden import check, refusal
 
@@ -209,3 +211,15 @@ def test_an_answer_has_its_certificate_and_score() -> None:
         assert answer.score == pytest.approx(same.score) == answer.stats["score"]
     for marginals in (srl.infer(model, FACTS, "Smokes", method="exact"), world.marginals()):
         assert marginals.certified is marginals.score is None
+
+
+def test_errors_that_public_docstrings_name_are_public() -> None:
+    public = [getattr(srl, name) for name in srl.__all__]
+    parts = [part for of in public for part in (of, *getattr(of, "__dict__", {}).values())]
+    raised = re.findall(r"Raises ([^.]*)\.", " ".join(str(part.__doc__) for part in parts))
+    named = {name for name in re.findall(r"\w+", " ".join(raised)) if hasattr(errors, name)}
+    assert {"Infeasible", "UsageError"} <= named <= {*srl.__all__}
+    with pytest.raises(srl.UsageError, match="query predicate Likes is not declared"):
+        srl.infer(MODEL, FACTS, "Likes")
+    with pytest.raises(srl.Infeasible):
+        srl.infer(MODEL, FACTS, "Smokes", given="Smokes(Bob) ^ !Smokes(Bob)", method="exact")

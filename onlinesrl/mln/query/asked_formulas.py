@@ -21,12 +21,10 @@ from onlinesrl.mln.lang import reader
 from onlinesrl.mln.lang.clausal_form import plus_variables
 
 
-def parsed(
-    program: Program, formulas: Sequence[str], dialect: Dialect
-) -> tuple[Program, list[Rule]]:
-    """Return the program with formulas as hard rules, and the rule of each. Raises UsageError."""
+def parsed(program: Program, formulas: Sequence[str], dialect: Dialect) -> list[Rule]:
+    """Return the hard rule that each formula is in a program. Raises UsageError."""
     if not formulas:
-        return program, []
+        return []
     texts = [" ".join(text.split()) for text in formulas]
     lines = program.text.count("\n") + 2  # the line of the first formula
     try:
@@ -38,7 +36,7 @@ def parsed(
     by_line: dict[int, list[Rule]] = {}
     for rule in extended.rules:
         by_line.setdefault(rule.position.line - lines, []).append(rule)
-    return extended, [_one(by_line.get(n, []), text) for n, text in enumerate(texts)]
+    return [_one(by_line.get(n, []), text) for n, text in enumerate(texts)]
 
 
 def spell_formula(formula: Formula, constants: Sequence[object]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain, compress, product
+from itertools import chain, compress, filterfalse, product
 from math import prod
 from operator import not_
 from typing import NamedTuple
@@ -116,8 +116,7 @@ class FormulaQuery:
     """The ``formulas`` asked about, on the condition that those ``given`` hold.
 
     Variables range over the constants of the world. A formula with free ones is asked about for each of
-    their values; what is given holds for all values. ``types`` are those of the program, with the constants
-    of formulas. Raises UsageError.
+    their values; what is given holds for all values. Raises UsageError.
     """
 
     def __init__(
@@ -127,12 +126,8 @@ class FormulaQuery:
         given: Sequence[str],
         dialect: Dialect = ALCHEMY,
     ) -> None:
-        extended, rules = parsed(program, (*formulas, *given), dialect)
+        rules = parsed(program, (*formulas, *given), dialect)
         self.rules, self.given = rules[: len(formulas)], rules[len(formulas) :]
-        self.types = {
-            kind: tuple(dict.fromkeys((*program.types.get(kind, ()), *names)))
-            for kind, names in {**program.types, **extended.types}.items()
-        }
 
     @classmethod
     def of_examples(
@@ -153,7 +148,7 @@ class FormulaQuery:
             for binding in world.bindings(rule, free_variables(rule.formula), {}):
                 defined.hold(rule, binding)
         gates, formulas = defined.atoms, dict[str, GroundFormula]()
-        for rule in filter(world.has, self.rules):
+        for rule in filterfalse(world.lacks, self.rules):
             names = free_variables(rule.formula)
             bindings = [*world.bindings(rule, names, {})]
             literals = [defined.literal(rule, rule.formula, binding) for binding in bindings]
@@ -171,7 +166,7 @@ class FormulaQuery:
         variables, what evidence decides is left out. ``weight`` has the weights of the network's ground
         clauses. Raises ExampleError.
         """
-        if not all(map(world.has, self.given)):
+        if any(map(world.lacks, self.given)):
             return {}
         model, place = clause_model(world.grounder.net)
         try:
@@ -207,15 +202,15 @@ class FormulaWorld:
         self.constants = cache(self._constants_of)
         self._numbers, self._true = cache(self._numbers_of), cache(self._true_of)
 
-    def has(self, rule: Rule) -> bool:
-        """Tell whether the world has all constants of a formula."""
+    def lacks(self, rule: Rule) -> list[str]:
+        """Return the constants of a formula that the world has not, each with its type."""
         types = {name: predicate.types for name, predicate in self.program.predicates.items()}
-        return all(
-            term.name in self.constants(kind)
+        return [
+            f"{term.name} of the type {kind}"
             for atom in _atoms(rule.formula)
             for term, kind in zip(atom.terms, types[atom.predicate], strict=True)
-            if isinstance(term, Constant)
-        )
+            if isinstance(term, Constant) and term.name not in self.constants(kind)
+        ]
 
     def bindings(
         self, rule: Rule, names: Sequence[str], outer: Binding, conditions: Iterable[Atom] = ()

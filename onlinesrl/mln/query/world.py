@@ -23,7 +23,6 @@ from onlinesrl.core.errors import (
     DatabaseError,
     ExampleError,
     Infeasible,
-    OnlinesrlError,
     UsageError,
 )
 from onlinesrl.core.example import Atoms, Constant, Example, GroundAtom, Number, Truth, ValuedAtom
@@ -53,10 +52,8 @@ LIMITS = Limits(keys=LimitKeys("--max-atoms", "--max-groundings", "add"))
 """The default limits of a world."""
 
 
-class QueryError(OnlinesrlError):
+class QueryError(UsageError):
     """The query, the closed or open predicates, or the method do not fit the model."""
-
-    exit_code = 64
 
 
 class Part(NamedTuple):
@@ -203,7 +200,6 @@ def world_of(
     for rule in asked.rules:
         if rule.text in program.predicates:
             raise UsageError(f"formula {rule.text} is a predicate: ask for it in the query")
-    program = replace(program, types=asked.types)
     closed: Set[str] = {*options.closed, *query, *options.opened, *program.functions}
     if options.dialect.opened == "unmentioned":
         closed = closed | {atom.predicate for atom in atoms}
@@ -322,7 +318,11 @@ def _ground(
         if (p := soft.get((name, tuple(map(str, args))), 0.5)) != 0.5
     ]
     model, weight, all_soft = clause_models(net, world.weights(net), units)
-    query = asked.ground(FormulaWorld(world.grounder, world.batch, 0, example), model)
+    formula_world = FormulaWorld(world.grounder, world.batch, 0, example)
+    for rule in (*asked.rules, *asked.given):
+        for constant in formula_world.lacks(rule):
+            raise UsageError(f"formula {rule.text}: neither model nor evidence has {constant}")
+    query = asked.ground(formula_world, model)
     predicates = {name: predicate.types for name, predicate in program.predicates.items()}
     return World(
         atoms=atoms,

@@ -242,6 +242,19 @@ def test_what_evidence_decides_and_what_an_example_lacks() -> None:
         assert learner.predict_one(evidence, formulas=formula, given=condition).formulas == {}
 
 
+def test_a_question_adds_no_constant_to_a_world() -> None:
+    model = "Link(node, node)\nHot(node)\n0.5 Hot(x)\n-1 EXIST x Hot(x)"
+    for part, method in product(("formulas", "given"), ("exact", "mpe")):
+        with pytest.raises(UsageError, match=r"Hot\(9\): neither .* has 9 of the type node"):
+            srl.infer(
+                model,
+                {"Link": [[1, 2]]},
+                "Hot",
+                method=method,
+                **{part: "Hot(1) v Hot(9)"},  # type: ignore[arg-type]
+            )
+
+
 def test_a_refused_question_leaves_no_example_waiting() -> None:
     learner = srl.OnlineLearner(
         "On(node)\n0.5 On(x)", "On", pending=5, inference={"max_groundings": 100}
