@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import chain, compress, filterfalse, product
 from math import prod
 from operator import not_
@@ -138,21 +138,30 @@ class FormulaQuery:
             raise UsageError("given: expected formulas too, which have this condition")
         return cls(program, formulas, given)
 
-    def ground(self, world: FormulaWorld, model: GroundMRF) -> GroundQuery:
+    def ground(self, world: FormulaWorld, model: GroundMRF, decided: bool = True) -> GroundQuery:
         """Return those formulas in a world of such a model of which it has all constants.
 
+        Values of free variables for which evidence decides a formula may be left out unless ``decided``.
         Raises ExampleError beyond the limit, and Infeasible where evidence makes false what is given.
         """
         defined = Definitions(world, model.n_atoms)
         for rule in self.given:
-            for binding in world.bindings(rule, free_variables(rule.formula), {}):
+            false = _needed(rule.formula, False)
+            for binding in world.bindings(rule, free_variables(rule.formula), {}, false):
                 defined.hold(rule, binding)
         gates, formulas = defined.atoms, dict[str, GroundFormula]()
         for rule in filterfalse(world.lacks, self.rules):
-            names = free_variables(rule.formula)
-            bindings = [*world.bindings(rule, names, {})]
-            literals = [defined.literal(rule, rule.formula, binding) for binding in bindings]
+            names, needed = free_variables(rule.formula), list[Atom]()
+            if names and not decided:
+                needed += (*_needed(rule.formula, True), *_needed(rule.formula, False))
+            bindings = world.bindings(rule, names, {}, needed)
             constants = [[binding[name] for name in names] for binding in bindings]
+            if needed:
+                constants.sort(key=partial(world.places, rule, names))
+            literals = [
+                defined.literal(rule, rule.formula, dict(zip(names, row, strict=True)))
+                for row in constants
+            ]
             formulas[rule.text] = GroundFormula(rule, constants, np.array(literals, np.int64))
         return GroundQuery(defined.beside(model), gates, formulas)
 
@@ -170,7 +179,7 @@ class FormulaQuery:
             return {}
         model, place = clause_model(world.grounder.net)
         try:
-            asked = self.ground(world, model)
+            asked = self.ground(world, model, decided=False)
             atoms, probability, error = asked_atoms(asked.formulas.values()), np.zeros(0), None
             if len(atoms) or self.given:
                 weights = np.zeros(asked.model.n_clauses)
@@ -238,6 +247,12 @@ class FormulaWorld:
                 for constants in product(*domains):
                     yield {**row, **dict(zip(rest, constants, strict=True))}
 
+    def places(self, rule: Rule, names: Sequence[str], constants: Sequence[str]) -> list[int]:
+        """Return the places of values of a rule's variables among all constants of their types."""
+        kinds = dict(rule.types)
+        pairs = zip(names, constants, strict=True)
+        return [self.constants(kinds[name])[constant] for name, constant in pairs]
+
     def literal(self, predicate: str, constants: Constants) -> int:
         """Return the literal of an atom."""
         if predicate not in self._query:
@@ -262,11 +277,12 @@ class FormulaWorld:
             if all(new[name] == constant for name, constant in zip(rest, constants, strict=True)):
                 yield {**row, **new}
 
-    def _constants_of(self, kind: str) -> dict[str, None]:
-        """Return the constants of a type; their order does not depend on other worlds."""
+    def _constants_of(self, kind: str) -> dict[str, int]:
+        """Return the places of the constants of a type; these do not depend on other worlds."""
         number = self.grounder.layout.type_number[kind]
         names = self.grounder.packer.names(*self._packed, number)
-        return dict.fromkeys(map(str, sorted(names, key=lambda c: (isinstance(c, str), c))))
+        ordered = sorted(names, key=lambda c: (isinstance(c, str), c))
+        return {str(constant): place for place, constant in enumerate(ordered)}
 
     def _numbers_of(self, predicate: str) -> dict[Constants, int]:
         """Return the numbers of the atoms of a query predicate."""

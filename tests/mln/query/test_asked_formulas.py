@@ -242,6 +242,26 @@ def test_what_evidence_decides_and_what_an_example_lacks() -> None:
         assert learner.predict_one(evidence, formulas=formula, given=condition).formulas == {}
 
 
+def test_values_that_evidence_decides_cost_a_prediction_nothing() -> None:
+    """All of 400 pairs are more than the limit; evidence links 19, in an order of its own."""
+    model = "Link(node, node)\nOn(node)\n0.5 Link(x, y) ^ On(x) => On(y)\n-0.3 On(x)"
+    learner = srl.OnlineLearner(model, "On", inference={"max_groundings": 150})
+    pairs = [(n + 1, n) for n in range(19)]
+    evidence = {"Link": [*map(list, reversed(pairs))]}
+    asked = ("Link(x, y) ^ On(x) ^ !On(y)", "Link(x, y) ^ On(x) => On(y)")
+    given = "Link(x, y) ^ Link(y, z) ^ On(x) => On(y) v On(z)"
+    found = learner.predict_one(evidence, formulas=asked, given=given).formulas
+    every = srl.infer(model, evidence, "On", formulas=asked, given=given, method="exact")
+    names = [
+        text.replace("x", str(x)).replace("y", str(y)) for text in asked for x, y in sorted(pairs)
+    ]
+    assert [*found] == names
+    values = [
+        p for text in asked for row, p in every[text].items() if (int(row[0]), int(row[1])) in pairs
+    ]
+    assert [one.value for one in found.values()] == pytest.approx(values, abs=1e-6)
+
+
 def test_a_question_adds_no_constant_to_a_world() -> None:
     model = "Link(node, node)\nHot(node)\n0.5 Hot(x)\n-1 EXIST x Hot(x)"
     for part, method in product(("formulas", "given"), ("exact", "mpe")):
