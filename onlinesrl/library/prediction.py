@@ -22,6 +22,7 @@ from onlinesrl.library.constants import (
 from onlinesrl.library.notebook import table_html
 from onlinesrl.library.tables import Table
 from onlinesrl.logic.tables import VALUE, argument_names
+from onlinesrl.mln.online import answer_sets
 
 Atom = tuple[Constant, ...]
 
@@ -102,9 +103,18 @@ class Prediction:
                 hamming=None,
                 margin=None,
                 best=None,
+                sets=None,
+                truths=None,
+                abstains=False,
             )
             others.append(Prediction(self._example, line, self._types, self._valued, self._texts))
         return [self, *others]
+
+    @property
+    def answer_set(self) -> list[Prediction] | None:
+        """Those of ``best`` that are in the set with ``coverage``; None: it has every answer, or is none."""
+        size = answer_sets.size(self.line.sets)
+        return None if size is None else self.best[:size]
 
     @property
     def example(self) -> Example:

@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-import msgspec
 import pytest
+from msgspec import json
 from msgspec.structs import replace
 
 import onlinesrl as srl
@@ -19,11 +19,12 @@ from onlinesrl.core.example import decode, named_atoms
 from onlinesrl.mln.online.answer_sets import answers
 from onlinesrl.stream.schedule import rare_collections
 from streams.papers import convert
+from streams.papers.defaults.real_data import features
 from tests.benchmarks.measure import in_turns, ratio, show, sizes
 from tests.support.paths import REPO, SHARED
 
 DATA = SHARED / "data"
-encode = msgspec.json.encode
+encode = json.encode
 COVERAGE = 0.95
 TAGS = """
 Word(i, word)
@@ -50,24 +51,33 @@ class Stream(NamedTuple):
     examples: Iterable[srl.Example]
 
 
-def sentences() -> Iterator[list[list[str]]]:
-    """The questions of ATIS as rows of a word and its part of speech."""
-    for part in ("train", "dev", "test"):
-        text = (DATA / "ud_atis" / f"{part}.tsv").read_text(encoding="utf-8")
-        for block in text.strip().split("\n\n"):
-            yield [line.split("\t") for line in block.splitlines()]
+def questions(changed_after: float = math.inf) -> Iterator[list[tuple[str, str]]]:
+    """The words of ATIS with their parts of speech; after so many questions, three pairs change names."""
+    swapped = {"ADP": "NOUN", "DET": "PROPN", "VERB": "PRON"}
+    swapped |= {other: one for one, other in swapped.items()}
+    parts = [(DATA / "ud_atis" / f"{part}.tsv") for part in ("train", "dev", "test")]
+    blocks = [b for part in parts for b in part.read_text(encoding="utf-8").strip().split("\n\n")]
+    for n, block in enumerate(blocks):
+        names = swapped if n >= changed_after else {}
+        rows = [line.split("\t") for line in block.splitlines()]
+        yield [(word, names.get(tag, tag)) for word, tag in rows]
+
+
+def fields() -> Iterator[list[tuple[str, str]]]:
+    """The words of CiteSeer's citations with their fields, topic by topic."""
+    for path in sorted((DATA / "citeseer").glob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            of = json.decode(line)
+            yield [(word, x or "-") for word, x in zip(of["tokens"], of["labels"], strict=True)]
 
 
 def atis(changed_after: float = math.inf) -> Stream:
-    """Tags of words; after so many questions, three pairs of tags change their names."""
-    swapped = {"ADP": "NOUN", "DET": "PROPN", "VERB": "PRON"}
-    swapped |= {other: one for one, other in swapped.items()}
-    read = [*sentences()]
+    """Tags of words."""
+    read = [*questions(changed_after)]
     tags = sorted({tag for rows in read for _, tag in rows})
 
     def examples() -> Iterator[srl.Example]:
         for n, rows in enumerate(read):
-            names = swapped if n >= changed_after else {}
             words = ["", *(word for word, _ in rows)]
             places = range(len(rows))
             yield srl.Example(
@@ -78,7 +88,7 @@ def atis(changed_after: float = math.inf) -> Stream:
                     "Before": [[i, words[i]] for i in places],
                     "Next": [[i, i + 1] for i in places[:-1]],
                 },
-                truth={"Tag": [[i, names.get(rows[i][1], rows[i][1])] for i in places]},
+                truth={"Tag": [[i, rows[i][1]] for i in places]},
             )
 
     return Stream(f"tag = {{{', '.join(tags)}}}\n{TAGS}", "Tag", examples())
@@ -130,6 +140,11 @@ def bitcoin() -> Stream:
     return Stream(TRUST, "Distrust", examples())
 
 
+SEQUENCES: dict[str, Callable[[], Iterator[list[tuple[str, str]]]]] = {
+    "CiteSeer, fields": fields,
+    "ATIS, tags": questions,
+    "ATIS, tags that change": partial(questions, changed_after=2500),
+}
 STREAMS = {
     "CiteSeer, fields": citeseer,
     "ATIS, tags": atis,
@@ -287,7 +302,7 @@ def test_sets_of_shards_have_the_truth_as_often_as_asked_over_each_thousand_exam
         figures = summary["sets"][ANSWERS if options else stream.query]
         missed = list[tuple[int, int]]()
         with (output / "predictions.jsonl").open("rb") as lines:
-            for line in map(msgspec.json.decode, lines):
+            for line in map(json.decode, lines):
                 missed.append(misses(line, truth[str(line["id"])], stream.query))
         wholes = range(0, len(missed) - thousand + 1, thousand)
         blocks = [[*map(sum, zip(*missed[n : n + thousand], strict=True))] for n in wholes]
@@ -336,4 +351,73 @@ def test_sets_cost_little_beside_what_they_are_made_of(
         for kind, (plain, sets) in zip(("predicted", "learned from"), seconds, strict=True)
     ]
     show(f"{name}: CPU without and with sets, {options}", ("", "ms", "sets", "x"), rows)
+    assert all(row[-1] <= most for row in rows)
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the data sets are not here")
+@pytest.mark.parametrize("name", SEQUENCES)
+@pytest.mark.parametrize("update", ["adagrad", "log-likelihood", "second-order"])
+@pytest.mark.parametrize("best", [5, 20])
+@sizes("count, thousand", (60, 30), (None, 1000))
+def test_sets_of_labellings_of_a_tagger_have_the_truth_as_often_as_asked(
+    name: str, update: str, best: int, count: int | None, thousand: int
+) -> None:
+    """Over each thousand sentences; the first sentence comes before there is a label."""
+    tagger = srl.SequenceTagger(update=update, coverage={"best": best, "coverage": COVERAGE})
+    blocks = [[0, 0, 0, 0, 0]]
+    for n, rows in enumerate(islice(SEQUENCES[name](), count)):
+        x, y = features([word for word, _ in rows]), [label for _, label in rows]
+        if n:
+            (chosen,) = tagger.predict_sequence_sets([x])
+            size = best if chosen is None else len(chosen)
+            if blocks[-1][0] == thousand:
+                blocks.append([0, 0, 0, 0, 0])
+            row = 1, chosen is None or y in chosen, size, chosen is None, not size
+            blocks[-1] = [a + b for a, b in zip(blocks[-1], row, strict=True)]
+        tagger.learn_one(x, y)
+    head = ("", "sentences", "coverage", "labellings in a set", "everything", "empty")
+    shares = [(str(n), row[0], *(x / row[0] for x in row[1:])) for n, row in enumerate(blocks)]
+    show(f"{name}, {update}, best: {best}", head, shares)
+    told = tagger.coverage_
+    assert told["units"] == sum(row[0] for row in blocks)
+    assert told["coverage"] == pytest.approx(sum(row[1] for row in blocks) / told["units"])
+    assert abs(told["coverage"] - COVERAGE) <= (0.2 if count else 0.01)
+    if count is None:
+        whole = [row for row in shares if row[1] == thousand]
+        assert all(abs(row[2] - COVERAGE) <= 0.015 for row in whole)
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the data sets are not here")
+@pytest.mark.parametrize("best", [5, 20])
+@sizes("count, pairs, most", (5, 1, math.inf), (500, 15, 2.0))
+def test_sets_of_labellings_cost_little_beside_learning(
+    best: int, count: int, pairs: int, most: float
+) -> None:
+    """Questions learned from one by one, and answers with the best labellings alone."""
+    read = [*islice(questions(), count)]
+    samples = [(features([w for w, _ in rows]), [tag for _, tag in rows]) for rows in read]
+    xs = [x for x, _ in samples]
+
+    def learned(**more: Any) -> srl.SequenceTagger:
+        tagger = srl.SequenceTagger(**more)
+        for x, y in samples:
+            tagger.learn_one(x, y)
+        return tagger
+
+    covered = partial(learned, coverage={"best": best, "coverage": COVERAGE})
+    tagger = covered()
+    works: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
+        ("learned from", learned, covered),
+        (
+            "predicted",
+            partial(tagger.predict_sequences, xs, best),
+            partial(tagger.predict_sequence_sets, xs),
+        ),
+    ]
+    rows = list[tuple[str, float, float, float]]()
+    with rare_collections():
+        for kind, *both in works:
+            plain, sets = in_turns(pairs, *both)
+            rows.append((kind, 1e3 * median(plain), 1e3 * median(sets), ratio(sets, plain)))
+    show(f"ATIS, best: {best}: CPU without and with sets", ("", "ms", "sets", "x"), rows)
     assert all(row[-1] <= most for row in rows)

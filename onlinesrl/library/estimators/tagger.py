@@ -17,7 +17,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import InputError, UsageError, shown
 from onlinesrl.core.evaluation.class_balance import BALANCED
-from onlinesrl.core.evaluation.label_sets import LabelSets, Unit
+from onlinesrl.core.evaluation.label_sets import RATE, LabelSets, Unit
 from onlinesrl.core.evaluation.set_coverage import SetCounts, add, counted, figures
 from onlinesrl.core.interrupt import whole
 from onlinesrl.core.online.update_rules import STANDARD, AnyUpdate
@@ -46,6 +46,7 @@ from onlinesrl.library.estimators.scores import (
 from onlinesrl.library.learner import validated
 from onlinesrl.logic.text import quote
 from onlinesrl.mln.kernels.chain_crf import Chains
+from onlinesrl.mln.online import answer_sets
 from onlinesrl.mln.online.chain_weights import ChainWeights
 
 RULES = """\
@@ -58,6 +59,7 @@ LABEL = "Label"
 """The predicate of labels."""
 MOST = 1000
 """The most labellings of a sample that are asked for."""
+WHOLE = 'coverage={"best": 5, "coverage": 0.95}'
 
 
 class Span(NamedTuple):
@@ -79,7 +81,9 @@ class SequenceTagger(Estimator):
     position counts by its label: a mapping from labels, or ``balanced`` by the labels seen so far.
     ``calibrated`` divides scores by a temperature for ``predict_marginals``. It is fitted in the first pass,
     to each truth before it is learned from; labels and weights are the same without it. ``coverage`` is the
-    share of positions whose set of labels has the true one, see ``predict_sets``.
+    share of positions whose set of labels has the true one, see ``predict_sets``;
+    ``{"best": 5, "coverage": 0.95}`` has the share of samples whose set of whole labellings has the true one,
+    see ``predict_sequence_sets``.
 
     It is the Markov logic network of the rules ``Feature(+f, t) ^ Label(t, +y)`` and ``Next(t, u) ^
     Label(t, +y) ^ Label(u, +z)``, learned a sample at a time, and averaged. A number multiplies
@@ -109,7 +113,7 @@ class SequenceTagger(Estimator):
         held_out: float | None = None,
         class_weight: ClassWeight | None = None,
         calibrated: bool = False,
-        coverage: float | None = None,
+        coverage: float | Mapping[str, Any] | None = None,
     ):
         super().__init__(update, loss, sigma, passes, held_out, class_weight, calibrated)
         self.coverage = coverage
@@ -131,32 +135,50 @@ class SequenceTagger(Estimator):
         tells it. A set may be empty, or have all labels: then the tagger abstains.
         """
         learned = self._labelling()
-        if learned.sets is None:
-            raise UsageError("there are no sets: make the tagger with coverage=0.95")
+        if learned.sets is None or learned.best:
+            raise UsageError("there are no sets of labels: make the tagger with coverage=0.95")
         return Lists(
             [one.labels for one in learned.sets.of({LABEL: learned.units(p)})[LABEL]]
             for p in learned.weights.marginals(learned.read(X))
         )
 
+    def predict_sequence_sets(self, X: Any) -> list[list[list[Label]] | None]:
+        """Return for each sample a set of labellings, of those made with ``best`` in ``coverage``.
+
+        They are the first of its best ones, fewer than ``best``. None is a set of every labelling:
+        then the tagger abstains. Of the sets that samples had before they were first learned from, the share
+        that has the true labelling comes near ``coverage``, whatever the samples are (see
+        ``mln.online.answer_sets``); ``coverage_`` tells it.
+        """
+        learned: Learned = self._labelling()
+        sets, best, answers = learned.sets, learned.best, Lists()
+        if sets is None or best is None:
+            raise UsageError(f"there are no sets of labellings: make the tagger with {WHOLE}")
+        for paths, log_p in learned.weights.best_labellings(learned.read(X), best):
+            size = answer_sets.size(sets.of(_units(paths, log_p, None)))
+            answers.append(None if size is None else [*map(learned.named, paths[:size])])
+        return answers
+
     @property
     def coverage_(self) -> dict[str, Any]:
-        """How many positions had a set, the share that had the true label, the mean size, and so by label."""
-        counts = self._labelling().covered
-        of_all: dict[str, Any] = figures(counts, {}).get(LABEL, {})
+        """How many sets there were, the share that had the truth, the mean size, and how many abstain.
+
+        And so ``by`` true label; of sets of labellings, by the place of the truth among the best.
+        """
+        of_all: dict[str, Any] = next(iter(figures(self._labelling().covered, {}).values()), {})
         return {key: value for key, value in of_all.items() if key != "window"}
 
     def predict_sequences(self, X: Any, best: int = 5) -> list[list[tuple[list[Label], float]]]:
         """Return the ``best`` labellings of each sample, most probable first, with their probabilities."""
-        if type(best) is not int or not 1 <= best <= MOST:
-            raise UsageError(f"best is {shown(best)}, expected a whole number from 1 to {MOST}")
-        learned = self._labelling()
+        _check_best(best, 1)
+        learned: Learned = self._labelling()
         of_chains = learned.weights.best_labellings(learned.read(X), best)
         return Lists(
             [
-                ([learned.classes[n] for n in path], p)
-                for path, p in zip(paths, probabilities.tolist(), strict=True)
+                (learned.named(path), p)
+                for path, p in zip(paths, np.exp(log_p).tolist(), strict=True)
             ]
-            for paths, probabilities in of_chains
+            for paths, log_p in of_chains
         )
 
     def predict_spans(self, X: Any) -> list[list[Span]]:
@@ -227,23 +249,38 @@ class SequenceTagger(Estimator):
             raise UsageError(f"learner.{key} does not apply to a tagger")
         if chosen.drawn() and not chosen.expects:
             raise UsageError(f"learner.update: {chosen.update} does not apply to a tagger")
-        share = self.coverage
-        if share is not None and not (isinstance(share, Real) and 0 < share <= 0.999):
+        share: Any = self.coverage
+        best = None
+        if isinstance(share, Mapping):
+            if share.keys() != {"best", "coverage"}:
+                raise UsageError(f"coverage is {shown({**share})}, expected a share, or {WHOLE}")
+            share, best = share["coverage"], share["best"]
+            _check_best(best, 2)
+        if self.coverage is not None and not (
+            isinstance(share, Real) and 0 < float(share) <= 0.999
+        ):
             raise UsageError(f"coverage is {share!r}, expected a share above 0, at most 0.999")
-        return Learned(chosen, self._class_weight(), None if share is None else float(share))
+        coverage = None if share is None else float(share)
+        return Learned(chosen, self._class_weight(), coverage, best)
 
 
 class Learned:
     """What a tagger has learned: numbered features and labels, and their weights."""
 
     def __init__(
-        self, update: Update, class_weight: ClassWeight | None, coverage: float | None = None
+        self,
+        update: Update,
+        class_weight: ClassWeight | None,
+        coverage: float | None = None,
+        best: int | None = None,
     ):
         self.features = Features()
         self.classes: list[Label] = []
         self.weights = ChainWeights(update, class_weight == BALANCED)
         self.cost = class_weight if isinstance(class_weight, Mapping) else {}
-        self.sets = None if coverage is None else LabelSets(coverage, {})
+        rate = answer_sets.RATE if best else RATE
+        self.sets = None if coverage is None else LabelSets(coverage, {}, rate=rate)
+        self.best = best
         self.covered: SetCounts = {}
 
     def learn(self, X: Any, y: Any, classes: Sequence[Label] | None) -> None:
@@ -335,14 +372,16 @@ class Learned:
         sets, start = self.sets, chains.start[c : c + 2]
         if sets is None or not weights.labels:
             return lambda: None
-        (marginals,) = weights.marginals(replace(chains, start=start, label=chains.label[:0]))
-        every, more = [*labels], [0.0] * (len(labels) - weights.labels)
+        read = replace(chains, start=start, label=chains.label[:0])
         truth = chains.label[slice(*start)].tolist()
-        units = {
-            LABEL: [
-                Unit([], every, [*p, *more], true) for p, true in zip(marginals, truth, strict=True)
-            ]
-        }
+        if self.best:
+            ((paths, log_p),) = weights.best_labellings(read, self.best)
+            units = _units(paths, log_p, truth)
+        else:
+            (marginals,) = weights.marginals(read)
+            every, more = [*labels], [0.0] * (len(labels) - weights.labels)
+            pairs = zip(marginals, truth, strict=True)
+            units = {LABEL: [Unit([], every, [*p, *more], true) for p, true in pairs]}
         given = sets.of(units)
 
         def learn() -> None:
@@ -366,8 +405,11 @@ class Learned:
 
     def label(self, read: Chains) -> Iterator[list[Label]]:
         """Yield the most probable labelling of each sample."""
-        for path in self.weights.predict(read):
-            yield [self.classes[n] for n in path]
+        yield from map(self.named, self.weights.predict(read))
+
+    def named(self, path: Sequence[int]) -> list[Label]:
+        """Return a labelling by its numbers of labels."""
+        return [self.classes[n] for n in path]
 
     def read(self, X: Any) -> Chains:
         """Return samples to predict."""
@@ -400,6 +442,19 @@ class Learned:
             _lines([f" Feature(+{f}, t) ^ Label(t, " for f in names], ends, rows[used]),
         )
         return "".join([head, *chain.from_iterable(rules)])
+
+
+def _check_best(best: Any, least: int) -> None:
+    if type(best) is not int or not least <= best <= MOST:
+        raise UsageError(f"best is {shown(best)}, expected a whole number from {least} to {MOST}")
+
+
+def _units(paths: list[list[int]], log_p: Floats, truth: list[int] | None) -> dict[str, list[Unit]]:
+    """Return the unit of the best labellings, see ``answer_sets``; of equal ones, none rises by rounding."""
+    below = np.maximum.accumulate(log_p[0] - log_p)[1:].tolist()
+    if truth is None:
+        return answer_sets.unit(below, None)
+    return answer_sets.unit(below, paths.index(truth) if truth in paths else len(below))
 
 
 def _weights(

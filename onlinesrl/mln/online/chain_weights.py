@@ -240,7 +240,7 @@ class ChainWeights(AveragedWeights):
     def best_labellings(
         self, chains: Chains, best: int
     ) -> Iterator[tuple[list[list[int]], Floats]]:
-        """Yield, for each chain, its ``best`` labellings, or all there are, and their probabilities."""
+        """Yield, for each chain, its ``best`` labellings, or all there are, and log P of each."""
         (cu, cv), scores = self._tempered(), self._room(chains)
         sums, (n, labels) = self._sums(scores), scores.local.shape
         room = np.empty((n + 1, labels, best)), np.empty((n + 1, labels, best), np.int64)
@@ -248,14 +248,14 @@ class ChainWeights(AveragedWeights):
         for c, length in enumerate(np.diff(chains.start).tolist()):
             k.score(chains, c, self.arrays, cu, cv, self.labels, scores)
             if not length:
-                yield [[]], np.ones(1)
+                yield [[]], np.zeros(1)
                 continue
             count = k.best_labellings(length, labels, scores, ranked)
             paths = ranked.path[:count, :length]
             steps = scores.step[paths[:, :-1], paths[:, 1:]].sum(1)
             score = scores.local[np.arange(length), paths].sum(1) + steps
             log_p = score - k.sum_product(length, labels, scores, sums)
-            yield paths.tolist(), np.exp(np.minimum(log_p, 0.0))  # rounding may be above 0
+            yield paths.tolist(), np.minimum(log_p, 0.0)  # rounding may be above 0
 
     def _room(self, chains: Chains) -> Scores:
         """Return memory for the scores of the longest chain.

@@ -126,6 +126,10 @@ def test_predictions_have_the_first_of_their_best_answers(presolve: str, count: 
     def labels_of(prediction: srl.Prediction) -> list[int | None]:
         (one,) = prediction.line.sets[ANSWERS]
         assert prediction.line.abstains == (not one.labels or None in one.labels)
+        if None in one.labels:
+            assert prediction.answer_set is None
+        else:
+            assert prediction.answer_set == [prediction.best[n - 1] for n in one.labels]
         labels: list[int | None] = one.labels
         return labels
 
@@ -135,7 +139,8 @@ def test_predictions_have_the_first_of_their_best_answers(presolve: str, count: 
         assert labels == labels_of(more) == [1, 2, 3, None][: len(labels)]
         assert labels_of(fewer) == [1, None][: len(labels)]
         assert learner.predict_one(example, marginals=True).line.sets is None
-        assert learner.predict_one(example, best=1).line.sets is None
+        assert learner.predict_one(example, best=1).answer_set is None
+        assert first.best[1].answer_set is first.best[1].line.sets is None
         learned = learner.learn_one(example)
         assert labels_of(learned) == labels
         truth = {name: {*rows} for name, rows in learned.truth.items()}
