@@ -864,7 +864,7 @@ class EntityResolver:
 
     def _read(self, name: str, row: Row) -> Row:
         """Return the columns that keys and comparisons need, as text. Raises DataError."""
-        if not isinstance(name, str):
+        if not isinstance(name, str) or not name.strip():
             raise DataError(f"the id of a record is {shown(name)}, expected text")
         if not isinstance(row, Mapping):
             raise DataError(f"record {shown(name)} is {shown(row)}, expected its values by column")

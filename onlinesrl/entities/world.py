@@ -32,9 +32,13 @@ class RecordSchema(FactSchema):
     """Facts of records; of two records with a label the one whose name is less stands first."""
 
     def rows(self, atoms: Atoms, part: str) -> Iterator[tuple[str, list[Constant], float | None]]:
-        """See ``FactSchema.rows``. Raises DataError also for a label of one record."""
+        """See ``FactSchema.rows``. Raises DataError also for a label of one record, and for an empty id."""
         for name, constants, value in super().rows(atoms, part):
             records = [*map(str, constants)]
+            if not all(map(str.strip, records if name == SAME else records[:1])):
+                raise DataError(
+                    f"{part}: {show_ground_atom(name, constants)} has an empty id, expected text"
+                )
             if name == SAME and records[0] == records[1]:
                 raise DataError(f"{part}: {SAME} has {shown(records[0])} twice, expected two")
             yield name, [*sorted(records)] if name == SAME else constants, value

@@ -14,7 +14,7 @@ from onlinesrl.core.example import Example, GroundAtom, Number, show_ground_atom
 from onlinesrl.core.language import Program
 from onlinesrl.logic.dialect import Dialect, dialect_of
 from onlinesrl.logic.tables import load_atoms
-from onlinesrl.runs.config.schema import Config
+from onlinesrl.runs.config.schema import Config, MlnConfig
 from onlinesrl.runs.console import warn
 from onlinesrl.stream.decoding import Decoder, ExampleReader, RecordDecoder
 from onlinesrl.stream.distributed.splits import cut as cut_shards
@@ -47,8 +47,18 @@ def make_reader(
     source, labels = config.source, config.labels
     topics = [labels.topic] if labels is not None and labels.topic is not None else []
     retention = config.limits.retention_bytes
+    of_entities = isinstance(config, MlnConfig) and config.entities is not None
     setting = SourceContext(
-        folder, until, stopping, warn, topics, source.max_bytes, config.batch, retention, names
+        folder,
+        until,
+        stopping,
+        warn,
+        topics,
+        source.max_bytes,
+        config.batch,
+        retention,
+        names,
+        whole=of_entities,
     )
     records = record_decoder(config, source.form(setting), decoder)
     if made is not None:

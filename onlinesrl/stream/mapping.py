@@ -299,6 +299,10 @@ class Atoms:
         self.optional = rule.optional
         self.arguments = [self._argument(text) for text in rule.arguments]
         self.value = None if rule.value is None else self._getter("value", rule.value, number)
+        given = zip(rule.arguments, self.arguments, strict=True)
+        self.values = [value for text, value in given if text[0] != "="]
+        self.values += [] if self.value is None else [self.value]
+        """The functions to what is no constant."""
 
     def _argument(self, text: str) -> Callable[[Elements, int], Any]:
         """Return the function from elements, and the position of the last, to an argument."""
@@ -355,6 +359,18 @@ class Atoms:
             raise lacking
         return atoms, unvalued
 
+    def check_last(self, record: Any) -> None:
+        """Raise Lacking where the last value of the record's atom is there, and one before it is not."""
+        if self.origin.steps or not self.values:
+            return
+        *others, last = self.values
+        try:
+            last((record,), 0)
+        except Lacking:
+            return
+        for other in others:
+            other((record,), 0)
+
     def _elements(
         self, values: Elements, first: int, place: int, indexes: tuple[int, ...]
     ) -> Iterator[tuple[Elements, int, tuple[int, ...]]]:
@@ -391,10 +407,13 @@ class Atoms:
 
 
 class Mapper:
-    """Makes the lines of examples from records, by a mapping."""
+    """Makes the lines of examples from records, by a mapping.
 
-    def __init__(self, section: MappingSection) -> None:
-        self.section = section
+    ``whole``: a record that has the last value of a rule, and gives no rule all, is bad.
+    """
+
+    def __init__(self, section: MappingSection, whole: bool = False) -> None:
+        self.section, self.whole = section, whole
         self.id = [path_of(text) for text in section.id or ()]
         self.group, self.time = (
             None if text is None else path_of(text) for text in (section.group, section.time)
@@ -439,6 +458,11 @@ class Mapper:
                         unlabelled.setdefault(name, []).extend(unvalued)
                 if atoms:
                     example[part] = atoms
+            if self.whole and not example["evidence"] and "truth" not in example:
+                for part, rules in self.parts.items():
+                    for name, rule in rules:
+                        key = f"{part}.{name}"
+                        rule.check_last(record)
             if "truth" in example and (unlabelled or self.says_false):
                 listed = example.setdefault("unlabelled", {})
                 for name, rows in unlabelled.items():

@@ -53,7 +53,7 @@ class SourceContext(NamedTuple):
     ``folder`` is the run folder; None outside a run. ``until`` is the value of ``--until``.
     ``stopping`` tells whether the run was asked to stop. ``labels`` are the topics of labels;
     ``max_bytes``, ``batch`` and ``retention`` (limits.retention_bytes) are those of the configuration.
-    ``names`` looks at the names of all records that are mapped.
+    ``names`` looks at the names of all records that are mapped; ``whole`` is as in ``Mapper``.
     """
 
     folder: RunFolder | None
@@ -65,6 +65,7 @@ class SourceContext(NamedTuple):
     batch: int
     retention: int | None = None
     names: OptionalNames | None = None
+    whole: bool = False
 
 
 class Source(Protocol):
@@ -265,8 +266,10 @@ class SourceSection(Section):
             return None
         if self.mapping is None and self.envelope is None and values is None:
             return None
-        mapper = None if self.mapping is None else Mapper(self.mapping)
-        say, names = (None, None) if setting is None else (setting.say, setting.names)
+        say, names, whole = (None, None, False)
+        if setting is not None:
+            say, names, whole = setting.say, setting.names, setting.whole
+        mapper = None if self.mapping is None else Mapper(self.mapping, whole)
         return RecordForm(
             mapper, values, self.envelope, self.rows_encoding, say, names, self.columns
         )

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -91,10 +92,70 @@ def test_keys_and_comparisons_and_a_mapping_are_a_configuration(job):
         rule["arguments"][1] = other
         short["source"]["mapping"]["truth"] = {"Same": rule}
         path.write_text(json.dumps(short))
-        assert run.call("learn", path, "--fresh") == 0, run.said
-        assert f"{2 - 2 * told} labels" in run.printed
+        limit = "limits.bad_share=1.0"
+        assert run.call("learn", path, "--fresh", "--set", limit) == 0, run.said
+        assert f"{2 * told} bad" in run.printed and f"{2 - 2 * told} labels" in run.printed
         assert run.said.count("optional rule") == told, run.said
         assert ("did you mean other?" in run.said) == told
+
+
+def dead_letters(run):
+    """The place and the reason of each bad row."""
+    letters = run.lines("deadletter.jsonl")
+    return [(f"{Path(x['file']).name}:{x['line']}", x["reason"]) for x in letters]
+
+
+def test_rows_with_values_and_without_an_id_are_bad(job):
+    """A row of nothing, an id alone, and a pair that nobody has judged yet say nothing."""
+    run, _ = lists(job)
+    judged = [("A0", "0", "yes"), ("", "2", "no"), ("A1", "", "no"), ("A1", "2", ""), ("", "", "")]
+    written(run.folder / "judged.csv", ("one", "other", "match"), judged)
+    with (run.folder / "second.csv").open("a") as stream:
+        stream.write(",Gerd Hahn,1999\n,,\n7,,\n")
+    values = yaml.safe_load(run.config.read_text())
+    mapping = values["source"]["mapping"]
+    mapping["truth"] = {"Same": {"arguments": ["one", "other"], "value": "match"}}
+    mapping["evidence"]["list"] = [{"arguments": ["Nr", "=A"]}, {"arguments": ["id", "=B"]}]
+    values["source"]["path"].append("judged.csv")
+    values["entities"]["one_to_one"] = "list"
+    values["limits"] = {"bad_share": 0.5}
+    run.config.write_text(json.dumps(values))
+    assert run.call("learn", run.config) == 0, run.said
+    assert "13, of which 1 have no key; 3 bad" in run.printed
+    assert run.run() == 0, run.said
+    lacks = "expected a value, found null"
+    assert dead_letters(run) == [
+        ("second.csv:8", f"mapping.evidence.born: id: {lacks}"),
+        ("judged.csv:3", f"mapping.truth.Same: one: {lacks}"),
+        ("judged.csv:4", f"mapping.truth.Same: other: {lacks}"),
+    ]
+
+
+def test_a_row_of_an_id_that_has_values_and_no_record_withdraws_nothing(job):
+    run, _ = lists(job)
+    rows = [
+        {"key": 1, "who": "p", "name": "Anna", "born": "1950"},
+        {"key": 1, "who": None, "name": "Ana"},
+        {"key": 1, "who": " ", "name": "Ana"},
+        {"key": 2, "who": "q", "name": "Ana"},
+        {"key": 2, "who": "q"},
+        {"key": 3, "one": "", "other": "p"},
+    ]
+    evidence = {column: {"arguments": ["who", column]} for column in ("name", "born")}
+    evidence["Same"] = {"arguments": ["one", "other"]}
+    source = {"path": "source.jsonl", "mapping": {"id": "key", "evidence": evidence}}
+    assert run.call("learn", run.config) == 0, run.said
+    values = {"model": str(run.folder / "lists.mln"), "entities": ENTITIES}
+    values |= {"query": "Same", "metrics": {}, "limits": {"bad_share": 1.0}}
+    run = job(encoded(rows), "keyed", source=source, **values)
+    assert run.run() == 0, run.said
+    empty = "has an empty id, expected text"
+    assert dead_letters(run) == [
+        ("source.jsonl:2", "mapping.evidence.name: who: expected a value, found null"),
+        ("source.jsonl:3", f"evidence: name( , Ana) {empty}"),
+        ("source.jsonl:6", f"evidence: Same(, p) {empty}"),
+    ]
+    assert (run.output / "entities.csv").read_text().splitlines()[1:] == ["p,p,1.000000,"]
 
 
 def row(record, name, born):
