@@ -59,31 +59,33 @@ class Blocks:
             if all(values):
                 yield number, *values
 
-    def candidates(self, row: Row) -> set[int]:
-        """Return the records that have a key of the row. Raises DataError for a block that is full."""
+    def add(self, number: int, row: Row) -> set[int]:
+        """Add a record; return the others that have a key of it.
+
+        Raises DataError for a block that is full; ``remove`` then takes back what was done.
+        """
         candidates = set[int]()
         for key in self.keys_of(row):
-            block = self._records.get(key, ())
+            block = self._records.setdefault(key, set())
             if len(block) >= self.largest:
                 raise DataError(
                     f"the block {self._named(key)} has {len(block):,} records, and none has more than "
                     f"{self.largest:,}: choose a key that fewer records share"
                 )
-            candidates.update(block)
+            candidates |= block
+            block.add(number)
         return candidates
 
-    def add(self, number: int, row: Row) -> None:
-        """Add a record."""
+    def remove(self, number: int, row: Row) -> set[int]:
+        """Remove a record, if it is there; return the others that have a key of the row."""
+        others = set[int]()
         for key in self.keys_of(row):
-            self._records.setdefault(key, set()).add(number)
-
-    def remove(self, number: int, row: Row) -> None:
-        """Remove a record."""
-        for key in self.keys_of(row):
-            block = self._records[key]
-            block.remove(number)
+            block = self._records.get(key, set())
+            block.discard(number)
+            others |= block
             if not block:
-                del self._records[key]
+                self._records.pop(key, None)
+        return others
 
     def _named(self, key: tuple[Any, ...]) -> str:
         names, values = self.keys[key[0]], key[1:]

@@ -9,14 +9,15 @@ assumption; so in the best joint answer such pairs hold an entity together. The 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain, combinations, pairwise
 from math import comb, exp, fsum, inf, isinf
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, TypedDict
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +54,7 @@ from onlinesrl.entities.explanation import (
 from onlinesrl.entities.fellegi_sunter import UNKNOWN, LevelWeights, estimate, level_counts
 from onlinesrl.entities.partition import Partition, best_partition, contradiction, probability
 from onlinesrl.logic.atom_index import GroundAtom
+from onlinesrl.logic.ground_world import StateCertificate
 
 Pair: TypeAlias = tuple[int, int]
 """The numbers of two records, the older one first."""
@@ -74,6 +76,8 @@ Pair(y, z) ^ Same(x, y) ^ Same(x, z) => Same(y, z).
 Pair(x, y) ^ Same(x, z) ^ Same(y, z) => Same(x, y).
 """
 """The record whose name is less stands first in an atom, and ``Pair`` says which one of two that is."""
+_FIGURES = ("_weights", "_score", "_arrivals", "number", "keyless", "touched")
+"""What a step gives a new value, and changes nothing within."""
 
 
 @dataclass(frozen=True)
@@ -102,17 +106,6 @@ class Membership(NamedTuple):
     levels: Mapping[str, str]
 
 
-class Certificate(NamedTuple):
-    """The ``score`` of the joint answer, and how much more any may count; ``certified``: none counts more.
-
-    The score is the sum of the weights of all pairs of one entity.
-    """
-
-    score: float
-    gap: float
-    certified: bool
-
-
 class _Part(NamedTuple):
     """Records that hang together, the oldest first, and their ``best`` partition.
 
@@ -123,6 +116,21 @@ class _Part(NamedTuple):
     levels: NDArray[np.uint8]
     weight: Floats
     best: Partition
+
+
+class _Step(NamedTuple):
+    """What was before a step: rows, labels, figures, and the values of ``tables`` that it changes."""
+
+    rows: Mapping[int, Row | None]
+    labels: Mapping[Pair, float | None]
+    figures: Mapping[str, object]
+    tables: list[tuple[dict[Any, Any], Mapping[Any, Any]]]
+
+    def set(self, table: dict[Any, Any], values: Mapping[Any, Any]) -> None:
+        """Give keys of a table values; None takes one away."""
+        if values:
+            self.tables.append((table, {key: table.get(key) for key in values}))
+            _set(table, values)
 
 
 class _Saved(TypedDict):
@@ -225,8 +233,7 @@ class EntityResolver:
         blocks = Blocks(self._blocks.keys, self._blocks.largest)
         compared = {(m, n): self._agreement(rows[m], rows[n]) for m, n in label}
         for n, row in rows.items():
-            compared |= self._compared(n, blocks.candidates(row), rows)
-            blocks.add(n, row)
+            compared |= self._compared(n, blocks.add(n, row), rows)
         others = [
             (pair, self._agreement(*map(rows.__getitem__, pair)))
             for pair in _sample(len(rows), compared, seed)
@@ -252,17 +259,12 @@ class EntityResolver:
 
     def _take(self, weights: LevelWeights) -> EntityChange:
         """Judge all records by other weights, in one step."""
-        before, flips = self._weights, dict[Pair, None]()
-        try:
-            self._weights = weights
-            flips = dict.fromkeys(
-                (m, n) for m, n in self._agreements if self._joins(m, n) != (n in self._joined[m])
-            )
-            return self._apply({}, flips, self._row)
-        except BaseException:
-            self._weights = before
-            self._put({}, flips)
-            raise
+        flips = dict.fromkeys(
+            (m, n)
+            for m, n in self._agreements
+            if self._joins(m, n, weights) != (n in self._joined[m])
+        )
+        return self._apply({}, flips, self._row, weights=weights)
 
     def _shares(self, agreements: Sequence[bytes]) -> Floats:
         """Return the share of each level of each column in some pairs, ``[column, level]``."""
@@ -421,66 +423,90 @@ class EntityResolver:
         rows = {
             name: None if row is None else self._read(name, row) for name, row in records.items()
         }
-        for name in (name for name, row in rows.items() if row is None):
-            _known(name, self.places)
-        new, arrivals = [name for name in rows if name not in self.places], self._arrivals
-        for name in new:
-            place = places.get(name, self._arrivals + 1)
-            self.places[name], self._name[place] = place, name
-            self._arrivals = max(self._arrivals, place)
-        try:
-            of_numbers = {self.places[name]: row for name, row in rows.items()}
-            of_pairs = {_pair_of(*pair, self.places): x for pair, x in labels.items()}
-            for n, row in of_numbers.items():
-                if row is None:
-                    of_pairs |= {_pair(n, m): None for m in self._label.get(n, ())}
-            change = self._apply(of_numbers, of_pairs)
-        except BaseException:
-            self._forget(new)
-            self._arrivals = arrivals
-            raise
-        self._forget(name for name, row in rows.items() if row is None)
-        return change
-
-    def _forget(self, names: Iterable[str]) -> None:
-        for name in names:
-            del self._name[self.places.pop(name)]
+        new, youngest, labelled = dict[str, int](), self._arrivals, {*chain(*labels)}
+        for name, row in rows.items():
+            if row is None:
+                _known(name, self.places)
+                if name in labelled:
+                    raise DataError(f"record {shown(name)} is removed and labelled in one step")
+            elif name not in self.places:
+                new[name] = places.get(name, youngest + 1)
+                youngest = max(youngest, new[name])
+        number = ChainMap(new, self.places)
+        of_numbers = {number[name]: row for name, row in rows.items()}
+        of_pairs = {_pair_of(*pair, number): x for pair, x in labels.items()}
+        for n, row in of_numbers.items():
+            if row is None:
+                of_pairs |= {_pair(n, m): None for m in self._label.get(n, ())}
+        return self._apply(of_numbers, of_pairs, names=new)
 
     def _apply(
         self,
         rows: Mapping[int, Row | None],
         labels: Mapping[Pair, float | None],
         others: Iterable[int] = (),
+        names: Mapping[str, int] = {},
+        weights: LevelWeights | None = None,
     ) -> EntityChange:
         """Give records other rows and pairs other labels, in one step; None takes them away.
 
-        The components of ``others`` are solved again, too.
+        The components of ``others`` are solved again, too. ``names`` has the numbers of new records, and
+        ``weights`` take the place of the present ones. Whatever exception ends the step, nothing has changed.
         """
-        self._check_fitted()
         changed = {*rows, *chain(*labels), *others}
         old = _components(changed, self._joined)
-        rows_before = {n: self._row.get(n) for n in rows}
-        labels_before = {(m, n): self._label.get(m, {}).get(n) for m, n in labels}
-        try:
-            self._put(rows, labels)
+        with self._step(rows, labels) as step:
+            step.set(self.places, names)
+            step.set(self._name, {n: name for name, n in names.items()})
+            self._arrivals = max(self._arrivals, *names.values(), 0)
+            self._weights = weights or self._weights
+            self._put(rows, labels, step.rows)
             new = _components(chain(changed, *old), self._joined)
             self._check_width(new)
             parts = [self._parts[n] for n in {*chain(*old, *new)} if n in self._parts]
             solved = [self._solved(x, rows, parts) for x in new if len(x) > 1]
-        except BaseException:
-            self._put(rows_before, labels_before)
+            for sign, some in ((1, solved), (-1, parts)):
+                for part in some:
+                    self._score += sign * Fraction(part.best.score)
+            gone = dict.fromkeys(part.records[0] for part in parts)
+            step.set(self._parts, gone | {x.records[0]: x for x in solved})
+            unproven = {x.records[0]: x.best for x in solved if not x.best.certified}
+            step.set(self._unproven, gone | unproven)
+            self.touched = sum(comb(len(x), 2) for x in new)
+            moved = self._regroup(step, old, new)
+            removed = {n: self._name[n] for n, row in rows.items() if row is None}
+            step.set(self.places, dict.fromkeys(removed.values()))
+            step.set(self._name, dict.fromkeys(removed))
+            return EntityChange(moved, not self._unproven)
+
+    @contextmanager
+    def _step(
+        self, rows: Mapping[int, Row | None], labels: Mapping[Pair, float | None]
+    ) -> Iterator[_Step]:
+        """Do a step that gives records other rows and pairs other labels, all of it or nothing."""
+        step = _Step(
+            {n: self._row.get(n) for n in rows},
+            {(m, n): self._label.get(m, {}).get(n) for m, n in labels},
+            {x: getattr(self, x) for x in _FIGURES},
+            [],
+        )
+        try:
+            try:
+                yield step
+            except BaseException:
+                self._go_back(step, rows)
+                raise
+        except KeyboardInterrupt:  # also one while it went back
+            self._go_back(step, rows)
             raise
-        self._score += sum(Fraction(x.best.score) for x in solved)
-        for part in parts:
-            self._score -= Fraction(part.best.score)
-            del self._parts[part.records[0]]
-            self._unproven.pop(part.records[0], None)
-        for part in solved:
-            self._parts[part.records[0]] = part
-            if not part.best.certified:
-                self._unproven[part.records[0]] = part.best
-        self.touched = sum(comb(len(x), 2) for x in new)
-        return EntityChange(self._regroup(old, new), self.certificate.certified)
+
+    def _go_back(self, step: _Step, rows: Mapping[int, Row | None]) -> None:
+        """Take back a step that was cut off anywhere; a second time does no harm."""
+        for table, before in reversed(step.tables):
+            _set(table, before)
+        vars(self).update(step.figures)
+        self._put(step.rows, step.labels, rows, step.rows)
+        vars(self).update(step.figures)
 
     def _solved(
         self, records: list[int], rows: Mapping[int, Row | None], before: Sequence[_Part]
@@ -531,10 +557,10 @@ class EntityResolver:
         return impossible([TRANSITIVE], [f"!{show_ground_atom(*self._same(*ends))}{since}", *facts])
 
     @property
-    def certificate(self) -> Certificate:
-        """The certificate of the answer."""
+    def certificate(self) -> StateCertificate:
+        """The certificate of the answer; its score is the sum of the weights of all pairs of one entity."""
         unproven = self._unproven.values()
-        return Certificate(float(self._score), fsum(x.gap for x in unproven), not unproven)
+        return StateCertificate(float(self._score), fsum(x.gap for x in unproven), not unproven)
 
     def _check_width(self, components: Sequence[Sequence[int]]) -> None:
         """Raise DataError if too many records hang together."""
@@ -545,16 +571,22 @@ class EntityResolver:
                 f"{WIDEST} may: compare more columns, or say of two that they are different"
             )
 
-    def _put(self, rows: Mapping[int, Row | None], labels: Mapping[Pair, float | None]) -> None:
-        """Change rows and labels, and which records are joined."""
-        for n in rows:
-            if (row := self._row.pop(n, None)) is not None:
-                self._blocks.remove(n, row)
-                for m in self._blocks.candidates(row):
+    def _put(
+        self,
+        rows: Mapping[int, Row | None],
+        labels: Mapping[Pair, float | None],
+        *present: Mapping[int, Row | None],
+    ) -> None:
+        """Change rows and labels, and which records are joined; the rows that are ``present`` go."""
+        for n, row in chain(*(x.items() for x in present)):
+            if row is not None:
+                others = self._blocks.remove(n, row)
+                for m in others:
                     self._agreements.pop(_pair(m, n), None)
+                for m in others.union(self._joined.pop(n, ()), self._label.get(n, ())):
+                    self._joined.get(m, set()).discard(n)
                 self.keyless -= not any(self._blocks.keys_of(row))
-                for m in self._joined.pop(n):
-                    self._joined[m].discard(n)
+                self._row.pop(n, None)
         for pair, label in labels.items():
             for m, n in (pair, pair[::-1]):
                 of_record = self._label.setdefault(m, {})
@@ -566,8 +598,7 @@ class EntityResolver:
         candidates, pairs = dict[int, set[int]](), {*labels}
         for n, new in rows.items():
             if new is not None:
-                candidates[n] = self._blocks.candidates(new)
-                self._blocks.add(n, new)
+                candidates[n] = self._blocks.add(n, new)
                 self.keyless += not any(self._blocks.keys_of(new))
                 self._row[n], self._joined[n] = new, set()
                 pairs.update(_pair(m, n) for m in self._label.get(n, ()))
@@ -578,16 +609,16 @@ class EntityResolver:
             pairs.update(pair for pair, levels in compared.items() if levels in joining)
         for m, n in pairs:
             if m in self._row and n in self._row:
-                change = set.add if self._joins(m, n) else set.discard
+                change = set.add if self._joins(m, n, self._weights) else set.discard
                 change(self._joined[m], n)
                 change(self._joined[n], m)
 
-    def _joins(self, m: int, n: int) -> bool:
+    def _joins(self, m: int, n: int, weights: LevelWeights) -> bool:
         """Tell whether a pair speaks for one entity by itself."""
         label, levels = self._decided(m, n), self._agreements.get((m, n))
         if label is not None or levels is None:
             return label == 1.0
-        return self._weights.log_odds(levels) > 0
+        return weights.log_odds(levels) > 0
 
     def _decided(self, m: int, n: int) -> float | None:
         """Return the label of a pair, or that one source has both; None: it is open."""
@@ -616,18 +647,20 @@ class EntityResolver:
         return self._agreements.get(pair) or self._agreement(first, second)
 
     def _regroup(
-        self, old: list[list[int]], new: list[list[int]]
+        self, step: _Step, old: list[list[int]], new: list[list[int]]
     ) -> dict[str, tuple[str | None, str | None]]:
         """Read the entities of components from their partitions; return which records moved."""
-        records = [n for n in {*chain(*old, *new)} if n in self._entity]
-        self.number -= sum(n == self._entity[n] for n in records)
-        before = {n: self._name[self._entity.pop(n)] for n in records}
+        before = {n: x for n in {*chain(*old, *new)} if (x := self._entity.get(n)) is not None}
+        after = dict[int, int]()
         for component in new:
             first = self._parts[component[0]].best.first.tolist() if len(component) > 1 else [0]
-            self._entity |= {n: component[k] for n, k in zip(component, first, strict=True)}
-            self.number += len({*first})
-        after = {n: self._name[self._entity[n]] for n in chain(*new)}
-        names_of = ((n, (before.get(n), after.get(n))) for n in sorted({*before, *after}))
+            after |= {n: component[k] for n, k in zip(component, first, strict=True)}
+        self.number += len({*after.values()}) - len({*before.values()})
+        step.set(self._entity, dict.fromkeys(before) | after)
+        names = [
+            {n: self._name[x] for n, x in of_records.items()} for of_records in (before, after)
+        ]
+        names_of = ((n, (names[0].get(n), names[1].get(n))) for n in sorted(before | after))
         return {self._name[n]: names for n, names in names_of if names[0] != names[1]}
 
     def _same(self, m: int, n: int) -> GroundAtom:
@@ -650,24 +683,32 @@ class EntityResolver:
     def together(self, name: str) -> list[str]:
         """Return the records of the entity of a record, the oldest first. Raises DataError."""
         n = _known(name, self.places)
-        (component,) = _components([n], self._joined)
-        return [self._name[m] for m in component if self._entity[m] == self._entity[n]]
+        records = self._part_of(n).records
+        return [self._name[m] for m in records if self._entity[m] == self._entity[n]]
 
     def probability(self, a: str, b: str) -> float:
         """Return the probability that two records are of one entity.
 
-        It is exact where their component is narrow enough, and else sampled. It is 0 where nothing joins
-        them. Raises DataError for an unknown record.
+        It is exact where at most ``MOST_EXACT`` records hang together, and else sampled. It is 0 where
+        nothing joins them. Raises DataError for an unknown record.
         """
         (part, i, j) = self._placed(*_pair_of(a, b, self.places))
         return 0.0 if part is None else probability(part.weight, i, j)
 
     def _placed(self, m: int, n: int) -> tuple[_Part | None, int, int]:
         """Return the component of two records, and their places in it; None: they do not hang together."""
-        (component,) = _components([m], self._joined)
-        if n not in component:
+        part = self._part_of(m)
+        if n not in part.records:
             return None, 0, 0
-        return self._parts[component[0]], component.index(m), component.index(n)
+        return part, part.records.index(m), part.records.index(n)
+
+    def _part_of(self, n: int) -> _Part:
+        """Return the component of a record, also of one that is alone."""
+        (records,) = _components([n], self._joined)
+        if len(records) > 1:
+            return self._parts[records[0]]
+        weight = np.zeros((1, 1))
+        return _Part(records, np.zeros((1, 1, 0), np.uint8), weight, best_partition(weight))
 
     def evidence(self, a: str, b: str) -> Facts:
         """Return what the rules know of a pair, also of one with a label. Raises DataError."""
@@ -687,11 +728,9 @@ class EntityResolver:
     def membership(self, name: str) -> Membership:
         """Return how sure the entity of a record is. Raises DataError for an unknown record."""
         n = _known(name, self.places)
-        (component,) = _components([n], self._joined)
-        score, total = dict[int, float](), dict[int | None, float]({None: 0.0})
-        if len(component) > 1:
-            of_record = self._parts[component[0]].weight[component.index(n)].tolist()
-            score = {m: x for m, x in zip(component, of_record, strict=True) if m != n}
+        part, total = self._part_of(n), dict[int | None, float]({None: 0.0})
+        of_record = part.weight[part.records.index(n)].tolist()
+        score = {m: x for m, x in zip(part.records, of_record, strict=True) if m != n}
         for m, x in score.items():
             total[self._entity[m]] = total.get(self._entity[m], 0.0) + x
         group = [m for m in score if self._entity[m] == self._entity[n]]
@@ -737,9 +776,8 @@ class EntityResolver:
     def _explained(self, name: str, tries: int) -> EntityExplanation:
         """Return what holds the entity of a record together."""
         oldest, *later = records = [self.places[record] for record in self.together(name)]
-        (component,) = _components([oldest], self._joined)
-        weight = self._parts[component[0]].weight.tolist() if later else []
-        place = {n: k for k, n in enumerate(component)}
+        part = self._part_of(oldest)
+        weight, place = part.weight.tolist(), {n: k for k, n in enumerate(part.records)}
         links = list[Link]()
         nearest = {n: (weight[place[oldest]][place[n]], -oldest) for n in later}  # Prim's algorithm
         while nearest:
@@ -749,7 +787,7 @@ class EntityResolver:
                 nearest[m] = max(link, (weight[place[n]][place[m]], -n))
         trials, names = Withdrawals(self._around(oldest), tries), [self._name[n] for n in records]
         splits, untried = trials.splits(names)
-        certified = trials.certified and component[0] not in self._unproven
+        certified = trials.certified and part.best.certified
         atom = show_ground_atom("Entity", (name, names[0]))
         return EntityExplanation(
             "",
@@ -789,8 +827,8 @@ class EntityResolver:
 
     def _around(self, n: int) -> EntityResolver:
         """Return another resolver with the records that hang together with one, as they are here."""
-        (component,) = _components([n], self._joined)
-        names = {self._name[m] for m in component}
+        records = self._part_of(n).records
+        names = {self._name[m] for m in records}
         part = EntityResolver(
             self._blocks.keys,
             self._compare,
@@ -799,7 +837,7 @@ class EntityResolver:
         )
         part._begin(self._weights, self._others)
         labels = {pair: x for pair, x in self.labels.items() if names.issuperset(pair)}
-        part.change({self._name[m]: self._row[m] for m in component}, labels, self.places)
+        part.change({self._name[m]: self._row[m] for m in records}, labels, self.places)
         return part
 
     @property
@@ -933,6 +971,15 @@ def _sample(records: int, candidates: Collection[Pair], seed: int) -> list[Pair]
     draw = np.random.default_rng(seed).integers(records, size=(MOST_OTHERS, 2)).tolist()
     drawn = (_pair(m, n) for m, n in draw if m != n)
     return [pair for pair in drawn if pair not in candidates]
+
+
+def _set(table: dict[Any, Any], values: Mapping[Any, Any]) -> None:
+    """Give keys of a table values; None takes one away."""
+    for key, value in values.items():
+        if value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value
 
 
 def _pairs(components: Iterable[Sequence[int]]) -> Iterator[Pair]:

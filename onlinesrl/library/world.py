@@ -25,13 +25,12 @@ from onlinesrl.library.model import Model, model_of, names_of
 from onlinesrl.library.notebook import table_html
 from onlinesrl.library.tables import Table
 from onlinesrl.logic.atom_index import Change, GroundAtom
-from onlinesrl.logic.ground_world import Exchange, GroundRule
+from onlinesrl.logic.ground_world import Exchange, GroundRule, StateCertificate
 from onlinesrl.logic.tables import with_names
 from onlinesrl.logic.transactional_world import TransactionalWorld
 from onlinesrl.logic.waiting_changes import Conflict, Parts
 
 if TYPE_CHECKING:
-    from onlinesrl.mln.query.incremental_world import StateCertificate
     from onlinesrl.psl.inference.incremental_admm import Certificate
 
 

@@ -29,6 +29,18 @@ class Exchange(NamedTuple):
     went: GroundRules
 
 
+class StateCertificate(NamedTuple):
+    """What is proved about a state: no state has more than ``gap`` more score, up to rounding.
+
+    In Markov logic the score is the sum of the weights of the soft ground clauses that are true, but not by
+    the facts alone.
+    """
+
+    score: float
+    gap: float
+    certified: bool
+
+
 class GroundWorld(Protocol):
     """Facts, and the certified values of the open atoms."""
 

@@ -47,7 +47,6 @@ def make_reader(
     source, labels = config.source, config.labels
     topics = [labels.topic] if labels is not None and labels.topic is not None else []
     retention = config.limits.retention_bytes
-    of_entities = isinstance(config, MlnConfig) and config.entities is not None
     setting = SourceContext(
         folder,
         until,
@@ -58,7 +57,7 @@ def make_reader(
         config.batch,
         retention,
         names,
-        whole=of_entities,
+        whole=isinstance(config, MlnConfig) and config.entities is not None,
     )
     records = record_decoder(config, source.form(setting), decoder)
     if made is not None:

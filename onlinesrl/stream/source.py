@@ -266,10 +266,9 @@ class SourceSection(Section):
             return None
         if self.mapping is None and self.envelope is None and values is None:
             return None
-        say, names, whole = (None, None, False)
-        if setting is not None:
-            say, names, whole = setting.say, setting.names, setting.whole
+        whole = setting is not None and setting.whole
         mapper = None if self.mapping is None else Mapper(self.mapping, whole)
+        say, names = (None, None) if setting is None else (setting.say, setting.names)
         return RecordForm(
             mapper, values, self.envelope, self.rows_encoding, say, names, self.columns
         )

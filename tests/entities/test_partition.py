@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from conftest import soaked
 
+from onlinesrl.entities import partition
 from onlinesrl.entities.partition import best_partition, contradiction, probability
 
 
@@ -71,6 +72,33 @@ def test_the_best_partition_and_probabilities_are_those_of_enumeration(seed: int
     for i, j in combinations(range(n), 2):
         share = sum(exp(x) for blocks, x in by_partition.items() if blocks[i] == blocks[j])
         assert probability(weight, j, i) == pytest.approx(share / total, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_probabilities_of_nine_things_and_of_extreme_weights_are_those_of_enumeration(
+    seed: int,
+) -> None:
+    for factor in (1, 400):
+        weight = factor * drawn(seed, 9, 0)
+        by_partition = scores(weight)
+        most = max(by_partition.values())
+        total = sum(exp(x - most) for x in by_partition.values())
+        for i, j in ((0, 8), (3, 1), (4, 5)):
+            share = sum(
+                exp(x - most) for blocks, x in by_partition.items() if blocks[i] == blocks[j]
+            )
+            assert probability(weight, i, j) == pytest.approx(share / total, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sampled_probabilities_are_near_the_exact_ones(seed: int, monkeypatch) -> None:
+    """Also where some must be apart, and some are of one block already."""
+    weight = drawn(seed, 12, seed)
+    pairs = [(0, 1), (2, 9), (11, 5)]
+    exact = [probability(weight, *pair) for pair in pairs]
+    assert any(0.05 < p < 0.95 for p in exact)
+    monkeypatch.setattr(partition, "MOST_EXACT", 0)
+    assert [probability(weight, *pair) for pair in pairs] == pytest.approx(exact, abs=0.06)
 
 
 @pytest.mark.parametrize("work", [0, 10, 1_000])

@@ -1,10 +1,8 @@
 """A step that is cut off anywhere has changed nothing: facts, answer and later steps are those without it."""
 
 import random
-import sys
 from contextlib import suppress
 from math import nan
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -20,9 +18,9 @@ from onlinesrl.mln.query.incremental_world import MlnWorld
 from onlinesrl.psl.query import incremental_world
 from tests.conftest import tiers
 from tests.support.fact_changes import CASES, begin_of, changes, pool_of
+from tests.support.interrupts import cut_off
 from tests.support.linked_papers import MARKOV
 
-PACKAGE = str(Path(srl.__file__).parent)
 PSL = """
 1: Link(A, B) & Has(A, T) -> Has(B, T) ^2
 0.4: Link(A, B) -> Has(A, 'Logic') ^2
@@ -107,29 +105,6 @@ class Followed:
         assert one.certificate.certified
         energy = pytest.approx(other.certificate.energy, abs=1e-4)
         return same and ours == pytest.approx(theirs, abs=0.03) and one.certificate.energy == energy
-
-
-def cut_off(do, step, place=0):
-    """Make a step that KeyboardInterrupt ends at a place; the number of places that were passed."""
-    passed = 0
-
-    def trace(frame, event, argument):
-        nonlocal passed
-        if not frame.f_code.co_filename.startswith(PACKAGE):
-            return None
-        passed += 1
-        if passed == place:
-            raise KeyboardInterrupt
-        return trace
-
-    sys.settrace(trace)
-    try:
-        do(*step)
-    except KeyboardInterrupt:
-        assert passed == place
-    finally:
-        sys.settrace(None)
-    return passed
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # closed generators

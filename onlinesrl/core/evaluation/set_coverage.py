@@ -43,11 +43,17 @@ def figures(counts: SetCounts, window: SetCounts) -> dict[str, Any]:
     return {
         name: {
             **_figures(_total(by_label)),
-            "by": {label: _figures(row) for label, row in sorted(by_label.items())},
+            "by": {label: _figures(by_label[label]) for label in sorted(by_label, key=_order)},
             "window": _figures(_total(window.get(name, {}))),
         }
         for name, by_label in counts.items()
     }
+
+
+def _order(label: str) -> tuple[bool, int, str]:
+    """Return what sorts labels: numbers, such as the places of answers, by their size, and before others."""
+    number = label.isdecimal()
+    return not number, len(label) if number else 0, label
 
 
 def _total(by_label: Mapping[str, Sequence[int]]) -> list[int]:

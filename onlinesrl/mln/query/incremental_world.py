@@ -33,7 +33,7 @@ from onlinesrl.core.paused_collection import paused_collection
 from onlinesrl.core.rule_instance import PlacedWeight
 from onlinesrl.logic.ast import Program
 from onlinesrl.logic.atom_index import Change, Constants, GroundAtom, add_changes
-from onlinesrl.logic.ground_world import Exchange
+from onlinesrl.logic.ground_world import Exchange, StateCertificate
 from onlinesrl.mln.explain.world_explanation import Alternative, GroundClause, explained
 from onlinesrl.mln.ground.binding_lists import Key, Row
 from onlinesrl.mln.ground.grounder import LIMITS
@@ -48,17 +48,6 @@ from onlinesrl.mln.kernels.grounding_frames import EVERY
 from onlinesrl.mln.lang.clausal_form import Clause
 from onlinesrl.mln.lang.evidence_weights import numbers_in, with_table
 from onlinesrl.mln.lang.reweighting import reweighed, weights_of, weights_text
-
-
-class StateCertificate(NamedTuple):
-    """What is proved about a state: no state has more than ``gap`` more score, up to rounding.
-
-    The score is the sum of the weights of the soft ground clauses that are true but not by the facts alone.
-    """
-
-    score: float
-    gap: float
-    certified: bool
 
 
 @dataclass(frozen=True, eq=False)

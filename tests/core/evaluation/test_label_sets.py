@@ -15,7 +15,7 @@ from crepes import ConformalClassifier
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from onlinesrl.core.evaluation import label_sets
+from onlinesrl.core.evaluation import label_sets, set_coverage
 from onlinesrl.core.evaluation.label_sets import NEITHER, OTHER, LabelSets, text_of
 from onlinesrl.core.example import ValuedAtom
 from onlinesrl.core.io.restoring import Misfit
@@ -334,3 +334,9 @@ def test_a_whole_number_is_a_threshold_like_others():
     sets.learn(sure, sets.of(sure), 0)
     unsure = sets.units({"P": [ValuedAtom(["b"], 0.4)]}, {"P": [None]})
     assert [one.labels for one in sets.of(unsure)["P"]] == [[]]
+
+
+def test_figures_are_in_the_order_of_numbers_and_then_of_texts() -> None:
+    labels = ["10", "b", "2", "(none)", "1", "a"]
+    figures = set_coverage.figures({"Same": {label: [1, 1, 1, 0] for label in labels}}, {})
+    assert [*figures["Same"]["by"]] == ["1", "2", "10", "(none)", "a", "b"]
