@@ -913,7 +913,7 @@ class EntityResolver:
                 f"record {shown(name)} has no column {absent[0]}; its columns are {there}"
             )
         for column in self.columns:
-            if isinstance(row[column], Collection) and not isinstance(row[column], str):
+            if not isinstance(row[column], str) and isinstance(row[column], Collection):
                 raise DataError(
                     f"record {shown(name)}: the value of {column} is {shown(row[column])}, expected text, a "
                     "number or none"
