@@ -50,6 +50,11 @@ WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 """Constants that are whole numbers, those of comparisons and arithmetic; ``007`` and ``-0`` are names."""
 
 
+def constant_of(text: str) -> int | str:
+    """Return a constant as examples have it, see ``WHOLE``."""
+    return int(text) if WHOLE.fullmatch(text) else text
+
+
 def quote(constant: str) -> str:
     """Spell a constant, in quotes if Alchemy's syntax requires them."""
     if _PLAIN.fullmatch(constant) and constant != "-0":

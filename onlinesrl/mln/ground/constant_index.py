@@ -13,7 +13,7 @@ from onlinesrl.core.arrays import Ints, Ints32, extended
 from onlinesrl.core.background import Background
 from onlinesrl.core.example import Atoms, Constant, Example, arguments, listed_unlabelled
 from onlinesrl.logic.kernels.whole_numbers import NO_NUMBER
-from onlinesrl.logic.text import WHOLE
+from onlinesrl.logic.text import constant_of
 from onlinesrl.logic.whole_numbers import whole_number
 from onlinesrl.mln.ground.model_index import Layout
 from onlinesrl.mln.kernels.grounding_frames import Batch, Facts, Plans
@@ -39,7 +39,7 @@ class Domain(dict[Constant, int]):
         number = self.get(text)
         if number is None:
             number = len(self.names)
-            self.names.append(int(text) if WHOLE.fullmatch(text) else text)
+            self.names.append(constant_of(text))
             self[text] = number
         self[constant] = number
         return number

@@ -14,7 +14,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import UNPROVEN
 from onlinesrl.logic.tables import with_names
-from onlinesrl.logic.text import spell_atom
+from onlinesrl.logic.text import constant_of, spell_atom
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, Soft, State, distinct
 from onlinesrl.mln.inference.gate_marginals import GateModel, gate_marginals
 from onlinesrl.mln.inference.mcmc_diagnostics import DISAGREE
@@ -276,7 +276,7 @@ def columns(world: World, values: Floats) -> dict[str, dict[str, Sequence[Any]]]
     formulas = {
         name: with_names(
             formula.types,
-            [*map(list, zip(*formula.constants, strict=True))],
+            [[*map(constant_of, column)] for column in zip(*formula.constants, strict=True)],
             formula.values(values).tolist(),
         )
         for name, formula in world.formulas.items()
