@@ -358,6 +358,9 @@ def test_weights_of_samples_are_refused_with_a_reason(cls: Any, samples: Any, la
 
 # mistakes ------------------------------------------------------------------------------------------
 
+NAN = float("nan")
+"""Of samples.txt."""
+
 
 def test_a_mistake_is_named_and_changes_nothing() -> None:
     made = {cls: (x, y) for cls, x, y in MADE}
