@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import ChainMap, Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain, combinations, pairwise
@@ -453,52 +452,57 @@ class EntityResolver:
         The components of ``others`` are solved again, too. ``names`` has the numbers of new records, and
         ``weights`` take the place of the present ones. Whatever exception ends the step, nothing has changed.
         """
-        changed = {*rows, *chain(*labels), *others}
-        old = _components(changed, self._joined)
-        with self._step(rows, labels) as step:
-            step.set(self.places, names)
-            step.set(self._name, {n: name for name, n in names.items()})
-            self._arrivals = max(self._arrivals, *names.values(), 0)
-            self._weights = weights or self._weights
-            self._put(rows, labels, step.rows)
-            new = _components(chain(changed, *old), self._joined)
-            self._check_width(new)
-            parts = [self._parts[n] for n in {*chain(*old, *new)} if n in self._parts]
-            solved = [self._solved(x, rows, parts) for x in new if len(x) > 1]
-            for sign, some in ((1, solved), (-1, parts)):
-                for part in some:
-                    self._score += sign * Fraction(part.best.score)
-            gone = dict.fromkeys(part.records[0] for part in parts)
-            step.set(self._parts, gone | {x.records[0]: x for x in solved})
-            unproven = {x.records[0]: x.best for x in solved if not x.best.certified}
-            step.set(self._unproven, gone | unproven)
-            self.touched = sum(comb(len(x), 2) for x in new)
-            moved = self._regroup(step, old, new)
-            removed = {n: self._name[n] for n, row in rows.items() if row is None}
-            step.set(self.places, dict.fromkeys(removed.values()))
-            step.set(self._name, dict.fromkeys(removed))
-            return EntityChange(moved, not self._unproven)
-
-    @contextmanager
-    def _step(
-        self, rows: Mapping[int, Row | None], labels: Mapping[Pair, float | None]
-    ) -> Iterator[_Step]:
-        """Do a step that gives records other rows and pairs other labels, all of it or nothing."""
         step = _Step(
             {n: self._row.get(n) for n in rows},
             {(m, n): self._label.get(m, {}).get(n) for m, n in labels},
             {x: getattr(self, x) for x in _FIGURES},
             [],
         )
-        try:
+        try:  # no context manager: a held traceback would keep its end for later
             try:
-                yield step
+                return self._do(step, rows, labels, others, names, weights)
             except BaseException:
                 self._go_back(step, rows)
                 raise
         except KeyboardInterrupt:  # also one while it went back
             self._go_back(step, rows)
             raise
+
+    def _do(
+        self,
+        step: _Step,
+        rows: Mapping[int, Row | None],
+        labels: Mapping[Pair, float | None],
+        others: Iterable[int],
+        names: Mapping[str, int],
+        weights: LevelWeights | None,
+    ) -> EntityChange:
+        """Do a step, see ``_apply``; what was before is noted in it."""
+        changed = {*rows, *chain(*labels), *others}
+        old = _components(changed, self._joined)
+        step.set(self.places, names)
+        step.set(self._name, {n: name for name, n in names.items()})
+        self._arrivals = max(self._arrivals, *names.values(), 0)
+        self._weights = weights or self._weights
+        self._put(rows, labels, step.rows)
+        new = _components(chain(changed, *old), self._joined)
+        self._check_width(new)
+        parts = [self._parts[n] for n in {*chain(*old, *new)} if n in self._parts]
+        solved = [self._solved(x, rows, parts) for x in new if len(x) > 1]
+        for part in solved:
+            self._score += Fraction(part.best.score)
+        for part in parts:
+            self._score -= Fraction(part.best.score)
+        gone = dict.fromkeys(part.records[0] for part in parts)
+        step.set(self._parts, gone | {x.records[0]: x for x in solved})
+        unproven = {x.records[0]: x.best for x in solved if not x.best.certified}
+        step.set(self._unproven, gone | unproven)
+        self.touched = sum(comb(len(x), 2) for x in new)
+        moved = self._regroup(step, old, new)
+        removed = {n: self._name[n] for n, row in rows.items() if row is None}
+        step.set(self.places, dict.fromkeys(removed.values()))
+        step.set(self._name, dict.fromkeys(removed))
+        return EntityChange(moved, not self._unproven)
 
     def _go_back(self, step: _Step, rows: Mapping[int, Row | None]) -> None:
         """Take back a step that was cut off anywhere; a second time does no harm."""
@@ -657,11 +661,12 @@ class EntityResolver:
             after |= {n: component[k] for n, k in zip(component, first, strict=True)}
         self.number += len({*after.values()}) - len({*before.values()})
         step.set(self._entity, dict.fromkeys(before) | after)
-        names = [
-            {n: self._name[x] for n, x in of_records.items()} for of_records in (before, after)
-        ]
-        names_of = ((n, (names[0].get(n), names[1].get(n))) for n in sorted(before | after))
-        return {self._name[n]: names for n, names in names_of if names[0] != names[1]}
+        name, both = self._name, ((n, before.get(n), after.get(n)) for n in sorted(before | after))
+        return {
+            name[n]: (None if x is None else name[x], None if y is None else name[y])
+            for n, x, y in both
+            if x != y
+        }
 
     def _same(self, m: int, n: int) -> GroundAtom:
         """Return the atom that says that a pair is of one entity: the names are in order."""

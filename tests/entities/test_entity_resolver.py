@@ -1,6 +1,7 @@
 """Entities against enumeration, and after any history those of a new resolver."""
 
 import doctest
+import gc
 import random
 import re
 import sys
@@ -366,6 +367,20 @@ def test_a_step_that_is_cut_off_anywhere_has_changed_nothing(places: int) -> Non
             do(step, lives)
             assert state(lives) == state(after)
     assert ended < tried / 2
+
+
+def test_the_end_of_an_interrupt_takes_nothing_back_later() -> None:
+    """Its frames live on for a while, as in an interactive session; other steps come between."""
+    first, second, third = STEPS[:3]
+    total = cut_off(do, (second, lived([first])))
+    for place in range(total - 40, total):
+        resolver = lived([first])
+        cut_off(do, (second, resolver), place)
+        do(third, resolver)
+        before = state(resolver)
+        del sys.last_value
+        gc.collect()
+        assert state(resolver) == before
 
 
 def test_a_record_is_not_removed_and_labelled_in_one_step() -> None:
