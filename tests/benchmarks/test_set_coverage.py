@@ -421,3 +421,19 @@ def test_sets_of_labellings_cost_little_beside_learning(
             rows.append((kind, 1e3 * median(plain), 1e3 * median(sets), ratio(sets, plain)))
     show(f"ATIS, best: {best}: CPU without and with sets", ("", "ms", "sets", "x"), rows)
     assert all(row[-1] <= most for row in rows)
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the data sets are not here")
+@pytest.mark.parametrize("coverage", [COVERAGE, {"best": 5, "coverage": COVERAGE}])
+@sizes("count, most", (5, math.inf), (500, 1.2))
+def test_sets_of_a_tagger_cost_the_same_among_more_samples(
+    coverage: Any, count: int, most: float
+) -> None:
+    """Which ``fit`` reads at once."""
+    read = [*islice(questions(), count)]
+    xs, ys = [features([w for w, _ in rows]) for rows in read], [[t for _, t in r] for r in read]
+    tagger = srl.SequenceTagger(coverage=coverage)
+    once, often = in_turns(3, *(partial(tagger.fit, n * xs, n * ys) for n in (1, 8)))
+    rows = [(1e3 * median(once) / count, 1e3 * median(often) / (8 * count), ratio(often, once) / 8)]
+    show(f"ATIS, {coverage}: ms a question", (f"{count}", f"{8 * count}", "x"), rows)
+    assert rows[0][-1] <= most

@@ -167,6 +167,10 @@ def test_what_is_refused_changes_nothing() -> None:
     with pytest.raises(InputError):
         tagger.partial_fit([xs[0], [{"word": 1e400}]], [ys[0], ["A"]])
     assert (tagger.coverage_, tagger.predict_sequence_sets(xs)) == before
+    for coverage in (None, 0.5, tagger.coverage):
+        wild = srl.SequenceTagger(update="log-likelihood", sigma=1e-300, coverage=coverage)
+        with pytest.raises(InputError, match="sample 1: its update overflows"):
+            wild.partial_fit([[], *xs[:2]], [[], *ys[:2]], classes=["A"])
     with pytest.raises(UsageError, match="no sets of labels"):
         tagger.predict_sets(xs)
     with pytest.raises(UsageError, match="no sets of labellings"):

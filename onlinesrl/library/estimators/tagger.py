@@ -343,16 +343,10 @@ class Learned:
         first, last = 0, len(sizes)
         ends = [*np.flatnonzero(np.diff(sizes)) + 1, last]
         for stop in ends if self.sets is None else range(1, last + 1):
-            size, position = int(sizes[first]), chains.start[stop]
-            learn = self._covered(chains, first, weights, labels[:size])
+            size, part = int(sizes[first]), _part(chains, first, stop)
+            learn = self._covered(part, weights, labels[:size])
             weights = weights.grown(len(self.features), size)
-            until = replace(
-                chains,
-                start=chains.start[: stop + 1],
-                first=chains.first[: position + 1],
-                label=chains.label[:position],
-            )
-            weights.learn_chains(until, range(first, stop), self._costs(labels[:size]))
+            weights.learn_chains(part, cost=self._costs(labels[:size]), first=first)
             learn()
             first = stop
         return weights
@@ -363,17 +357,16 @@ class Learned:
         return [Unit([], classes, [*p], None) for p in probabilities]
 
     def _covered(
-        self, chains: Chains, c: int, weights: ChainWeights, labels: Sequence[Label]
+        self, sample: Chains, weights: ChainWeights, labels: Sequence[Label]
     ) -> Callable[[], None]:
-        """Return what learns from the truth of a chain, by the sets that it has before.
+        """Return what learns from the truth of a sample, by the sets that it has before.
 
         ``labels`` that the ``weights`` have not are in no set but of all labels.
         """
-        sets, start = self.sets, chains.start[c : c + 2]
+        sets = self.sets
         if sets is None or not weights.labels:
             return lambda: None
-        read = replace(chains, start=start, label=chains.label[:0])
-        truth = chains.label[slice(*start)].tolist()
+        read, truth = replace(sample, label=sample.label[:0]), sample.label.tolist()
         if self.best:
             ((paths, log_p),) = weights.best_labellings(read, self.best)
             units = _units(paths, log_p, truth)
@@ -475,6 +468,20 @@ def _lines(
     numbers = msgspec.json.encode(rows[name, label].tolist()).decode()[1:-1].split(",")
     starts, rests = map(names.__getitem__, name.tolist()), map(ends.__getitem__, label.tolist())
     return zip(numbers, starts, rests, strict=False)  # of no weight the text is one empty number
+
+
+def _part(chains: Chains, first: int, stop: int) -> Chains:
+    """Return the chains from ``first`` to ``stop`` by themselves."""
+    start = chains.start[first : stop + 1]
+    at = chains.first[start[0] : start[-1] + 1]
+    positions, features = slice(start[0], start[-1]), slice(at[0], at[-1])
+    return Chains(
+        start - start[0],
+        at - at[0],
+        chains.feature[features],
+        chains.number[features],
+        chains.label[positions],
+    )
 
 
 def _chains(rows: Rows, lengths: Sequence[int], labels: Sequence[int]) -> Chains:

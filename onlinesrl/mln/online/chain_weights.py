@@ -134,11 +134,12 @@ class ChainWeights(AveragedWeights):
         order: Sequence[int] | None = None,
         cost: Floats | None = None,
         unseen: bool = True,
+        first: int = 0,
     ) -> None:
         """Learn from chains, one after the other. Raises InputError if an update overflows.
 
         ``cost`` [label] is what an atom of a position costs, by its true label; by default 1. The temperature
-        is fitted to chains that are ``unseen`` so far.
+        is fitted to chains that are ``unseen`` so far. Errors number chains from ``first``.
         """
         cost = np.ones(self.labels) if cost is None else cost
         counts = self.counts
@@ -181,7 +182,7 @@ class ChainWeights(AveragedWeights):
                     n, rho = k.expected_gap(chains, c, self.arrays, cu, self.labels, scores, sums)
                 loss = k.learn_from_gap(chains, c, self.arrays, params, self.scalar, n, rho, factor)
             if math.isnan(loss):
-                raise InputError(f"sample {c}: {BEYOND_RANGE}", "overflow")
+                raise InputError(f"sample {first + c}: {BEYOND_RANGE}", "overflow")
             self.counts = counts
             if heat is not None and self.temperature is not None:
                 fit(self.temperature.state, slope)
