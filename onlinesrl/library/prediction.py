@@ -112,7 +112,7 @@ class Prediction:
 
     @property
     def answer_set(self) -> list[Prediction] | None:
-        """Those of ``best`` that are in the set with ``coverage``; None: it has every answer, or is none."""
+        """Those of ``best`` in the set with ``coverage``; None: it has every answer, or there is no set."""
         size = answer_sets.size(self.line.sets)
         return None if size is None else self.best[:size]
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from onlinesrl.core.errors import OnlinesrlError
+from onlinesrl.core.evaluation.label_sets import ANSWERS
 from onlinesrl.core.example import (
     Atom,
     Constant,
@@ -26,6 +27,7 @@ from onlinesrl.core.explain.explanation import Explanation, compared
 from onlinesrl.core.io.atomic_write import json_lines, read_plain, storage_errors, write_atomic
 from onlinesrl.core.learner import Explainable, Learner, Outcome, Prediction, heaviest
 from onlinesrl.core.version import __version__
+from onlinesrl.mln.online import answer_sets
 from onlinesrl.runs.config.fingerprint import leaves
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.entity_learner import EntityLearner, least_sure, table
@@ -210,6 +212,7 @@ def shown_row(learner: Learner, example: Example, outcome: Outcome) -> ExampleRo
         sum(a not in positive and a not in unlabelled for a in predicted),
         threshold=(outcome.prediction and outcome.prediction.threshold) or {},
         best=[*_best(outcome.prediction, truth.keys() - unlabelled)] if outcome.prediction else [],
+        answer_set=_answer_set(outcome.prediction) if outcome.prediction else "",
     )
 
 
@@ -221,6 +224,18 @@ def _best(prediction: Prediction, truth: Set[str]) -> Iterator[str]:
         mark = " (the truth)" if state == truth else ""
         atoms = [*(f"+ {atom}" for atom in true), *(f"\u2212 {atom}" for atom in false)]
         yield f"{row.rank}: {row.difference:.4g} less{mark}: {', '.join(atoms)}"
+
+
+def _answer_set(prediction: Prediction) -> str:
+    """Tell whether the set of answers has the prediction, and how many next best states; "" without a set."""
+    if ANSWERS not in (prediction.sets or {}):
+        return ""
+    size = answer_sets.size(prediction.sets)
+    if size is None:
+        return "the set has every answer"
+    if size == 0:
+        return "the set is empty, without even the prediction"
+    return f"the set has the prediction {f'and the next {size - 1}' if size > 1 else 'alone'}"
 
 
 def _why(learner: Explainable, example: Example, outcome: Outcome) -> Explanation | None:

@@ -1,6 +1,7 @@
 """Runs with sets of whole answers: in predictions, metrics and report, the same after any interruption."""
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -12,6 +13,13 @@ from tests.support.dated_mails import encoded, keys, late, mails
 
 SETS = {"engine": "mpe", "best": 3, "coverage": 0.7}
 SECTION = {"inference": SETS, "metrics": {"every": 20}}
+TOLD = {
+    (): "the set is empty, without even the prediction",
+    (1,): "the set has the prediction alone",
+    (1, 2): "the set has the prediction and the next 1",
+    (1, 2, None): "the set has every answer",
+}
+"""What the report says of sets of three places."""
 
 
 def labelled(count: int) -> list[dict[str, Any]]:
@@ -81,6 +89,12 @@ def test_a_run_writes_sets_and_counts_them_whatever_its_batches(job, tmp_path, a
         report = (run.output / "report.html").read_text()
         assert "Sets of answers" in report
         assert "Sets of labels" not in report
+        shown = re.findall(
+            r"<b>(e\d+)</b>(?:(?!<b>).)*?2 next best states; (.+?)</summary>", report, re.S
+        )
+        chosen = {one["id"]: one["sets"][ANSWERS][0]["labels"] for one in run.predictions()}
+        assert len(shown) > 4 and len({told for _, told in shown}) > 1
+        assert all(told == TOLD[tuple(chosen[name])] for name, told in shown)
     assert states[0] == states[1]
 
 

@@ -20,10 +20,11 @@ of Angelopoulos, Barber & Bates (ICML 2024). It bounds the share of misses over 
 any single one. Where truths come late and r has shrunk, m counts 1 + ln (RATE / r) times. A label of
 probability 1 is in every set: with it there may be fewer misses than that, never more.
 
-Shards make steps of their own, all from one ln a, and after a round each goes to the mean of theirs. These
-moves add up to 0, and count by one r, that of the largest m. So the steps of P shards add up as those of one
-do, each in its range, and |misses - alpha T| is at most P times as large. One process that goes on from the
-mean goes on as one of the shards, and adds nothing.
+Shards make steps of their own, all from one ln a, and after a round each goes to the mean of theirs, whether
+it had truths or none; one that has ended is left out. These moves add up to 0, and count by one r, that of
+the largest m. So the steps of P shards add up as those of one do, each in its range, and |misses - alpha T|
+is at most P times as large. One process that goes on from the mean goes on as one of the shards, and adds
+nothing.
 """
 
 from __future__ import annotations

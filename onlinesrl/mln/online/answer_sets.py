@@ -57,5 +57,5 @@ def unit(differences: Sequence[float], true: int | None) -> dict[str, list[Unit]
 
 def size(sets: Mapping[str, Sequence[LabelSet]] | None) -> int | None:
     """Return how many of the best states the set has; None: it has every answer, or there is no set."""
-    (labels,) = [one.labels for one in (sets or {}).get(ANSWERS, ())] or [[None]]
+    labels = sets[ANSWERS][0].labels if sets and ANSWERS in sets else [None]
     return None if None in labels else len(labels)

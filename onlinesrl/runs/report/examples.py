@@ -30,8 +30,9 @@ class ExampleRow:
     ``values`` is the text of atoms with values in [0, 1]; those of the ``uncertain`` ones are near 1/2.
     The ``unlabelled`` ones have no truth, and are neither right nor wrong. ``negatives`` counts the other
     atoms that are false and predicted so; they have no text. ``why`` explains one of the atoms, in lines;
-    the first one is a title. ``best`` has a line for each of the next best states. ``threshold`` has by
-    predicate the least probability of what was predicted true.
+    the first one is a title. ``best`` has a line for each of the next best states, and ``answer_set`` says
+    which of them the set of answers has. ``threshold`` has by predicate the least probability of what was
+    predicted true.
     """
 
     id: str
@@ -45,6 +46,7 @@ class ExampleRow:
     negatives: int = 0
     why: Sequence[str] = ()
     best: Sequence[str] = ()
+    answer_set: str = ""
     threshold: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -149,7 +151,8 @@ def _example(example: ExampleRow) -> Markup:
     if example.negatives:
         parts.append(paragraph(f"{count(example.negatives)} true negatives."))
     if example.best:
-        summary = tag("summary", f"The {len(example.best)} next best states")
+        chosen = f"; {example.answer_set}" if example.answer_set else ""
+        summary = tag("summary", f"The {len(example.best)} next best states{chosen}")
         parts.append(tag("details", summary, tag("pre", "\n".join(example.best))))
     if example.why:
         title, *lines = example.why
