@@ -433,7 +433,12 @@ class EntityResolver:
                 youngest = max(youngest, new[name])
         number = ChainMap(new, self.places)
         of_numbers = {number[name]: row for name, row in rows.items()}
-        of_pairs = {_pair_of(*pair, number): x for pair, x in labels.items()}
+        of_pairs = dict[Pair, float | None]()
+        for pair, x in labels.items():
+            if x not in (0.0, 1.0, None):
+                raise DataError(f"the label of {shown(pair)} is {shown(x)}, expected 1, 0 or None")
+            if of_pairs.setdefault(_pair_of(*pair, number), x) != x:
+                raise DataError(f"{shown(pair)} has two labels, expected one")
         for n, row in of_numbers.items():
             if row is None:
                 of_pairs |= {_pair(n, m): None for m in self._label.get(n, ())}

@@ -392,6 +392,20 @@ def test_a_record_is_not_removed_and_labelled_in_one_step() -> None:
     assert state(resolver) == before
 
 
+def test_a_pair_has_one_label_which_is_1_or_0() -> None:
+    resolver = lived(STEPS[:1])
+    before = state(resolver)
+    for label in (0.5, float("nan"), -1.0):
+        with pytest.raises(srl.DataError, match="expected 1, 0 or None"):
+            resolver.change({}, {("q", "p"): label})
+    for one, other in ((1.0, 0.0), (1.0, None)):
+        with pytest.raises(srl.DataError, match="has two labels, expected one"):
+            resolver.change({}, {("q", "p"): one, ("p", "q"): other})
+    assert state(resolver) == before
+    resolver.change({}, {("q", "p"): 1.0, ("p", "q"): 1.0})
+    assert resolver.labels == {("p", "q"): 1.0}
+
+
 def test_weights_are_finite() -> None:
     resolver = lived(STEPS[:1])
     before = state(resolver)
