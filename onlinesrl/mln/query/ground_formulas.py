@@ -216,8 +216,10 @@ class FormulaWorld:
         types = {name: predicate.types for name, predicate in self.program.predicates.items()}
         return [
             f"{term.name} of the type {kind}"
-            for atom in _atoms(rule.formula)
-            for term, kind in zip(atom.terms, types[atom.predicate], strict=True)
+            for name, terms in _applied(rule.formula)
+            for term, kind in zip(
+                terms, types[name], strict=False
+            )  # a function's last is its value's
             if isinstance(term, Constant) and term.name not in self.constants(kind)
         ]
 
@@ -424,12 +426,18 @@ class Definitions:
         return wider.with_clauses(clauses)
 
 
-def _atoms(formula: Formula) -> Iterator[Atom]:
-    """Yield the atoms of a formula."""
-    if isinstance(formula, Atom):
-        yield formula
-    for part in subformulas(formula):
-        yield from _atoms(part)
+def _applied(part: Formula | Term) -> Iterator[tuple[str, tuple[Term, ...]]]:
+    """Yield the names of the predicates and functions of a formula or term, each with its terms."""
+    match part:
+        case Atom(name, terms) | Function(name, terms):
+            yield name, terms
+            yield from chain(*map(_applied, terms))
+        case Equal(left, right) | Compare(_, left, right) | Arithmetic(_, left, right):
+            yield from chain(_applied(left), _applied(right))
+        case Variable() | Constant():
+            pass
+        case _:
+            yield from chain(*map(_applied, subformulas(part)))
 
 
 def _needed(formula: Formula, truth: bool) -> Iterator[Atom]:

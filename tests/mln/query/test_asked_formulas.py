@@ -263,16 +263,22 @@ def test_values_that_evidence_decides_cost_a_prediction_nothing() -> None:
 
 
 def test_a_question_adds_no_constant_to_a_world() -> None:
-    model = "Link(node, node)\nHot(node)\n0.5 Hot(x)\n-1 EXIST x Hot(x)"
-    for part, method in product(("formulas", "given"), ("exact", "mpe")):
-        with pytest.raises(UsageError, match=r"Hot\(9\): neither .* has 9 of the type node"):
-            srl.infer(
-                model,
-                {"Link": [[1, 2]]},
-                "Hot",
-                method=method,
-                **{part: "Hot(1) v Hot(9)"},  # type: ignore[arg-type]
-            )
+    model = "Link(node, node)\nHot(node)\nnode next(node)\n0.5 Hot(x)\n-1 EXIST x Hot(x)"
+    evidence = {"Link": [[1, 2]], "next": [[1, 2]]}
+    for text in (
+        "Hot(9)",
+        "Hot(next(9))",
+        "next(9) = x ^ Hot(x)",
+        "Hot(1) v !(EXIST x Link(x, 9))",
+    ):
+        for part, method in product(("formulas", "given"), ("exact", "mpe")):
+            with pytest.raises(
+                UsageError, match="neither model nor evidence has 9 of the type node"
+            ):
+                srl.infer(model, evidence, "Hot", method=method, **{part: text})  # type: ignore[arg-type]
+        assert srl.OnlineLearner(model, "Hot").predict_one(evidence, formulas=text).formulas == {}
+    beyond = srl.infer(model, evidence, "Hot", method="mpe", formulas="EXIST x (Hot(x) ^ x > 9)")
+    assert beyond["EXIST x (Hot(x) ^ x > 9)"] == {(): 0}
 
 
 def test_a_refused_question_leaves_no_example_waiting() -> None:
