@@ -217,9 +217,8 @@ class FormulaWorld:
         return [
             f"{term.name} of the type {kind}"
             for name, terms in _applied(rule.formula)
-            for term, kind in zip(
-                terms, types[name], strict=False
-            )  # a function's last is its value's
+            # the last type of a function is that of its value
+            for term, kind in zip(terms, types[name], strict=False)
             if isinstance(term, Constant) and term.name not in self.constants(kind)
         ]
 
