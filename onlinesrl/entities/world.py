@@ -179,9 +179,7 @@ class EntityWorld:
     # steps -------------------------------------------------------------------------------------------
 
     def apply(
-        self,
-        changes: Mapping[GroundAtom, float | None],
-        exchanges: list[Exchange] | None = None,
+        self, changes: Mapping[GroundAtom, float | None], exchanges: list[Exchange] | None = None
     ) -> dict[GroundAtom, Change]:
         """See ``GroundWorld.apply``; no rule is ground, so none is told.
 

@@ -41,10 +41,7 @@ MLN = (
         "a line may break after a connective, not before it",
     ),
     Complaint(
-        "",
-        "<->|->|[&|~]",
-        "this is not a connective here",
-        "the connectives are ! ^ v => <=>",
+        "", "<->|->|[&|~]", "this is not a connective here", "the connectives are ! ^ v => <=>"
     ),
     Complaint(r"[=]\s*", "/=", "`=/=` is not a connective here", "write `!=`"),
     Complaint(

@@ -234,8 +234,7 @@ def test_sets_have_the_truth_as_often_as_asked_over_each_thousand_examples(
 
 @pytest.mark.skipif(not DATA.exists(), reason="the data sets are not here")
 @pytest.mark.parametrize(
-    "name",
-    ["CiteSeer, fields", "CAVIAR, meetings", "ATIS, tags", "ATIS, tags that change"],
+    "name", ["CiteSeer, fields", "CAVIAR, meetings", "ATIS, tags", "ATIS, tags that change"]
 )
 @pytest.mark.parametrize("best", [5, 20])
 @sizes("count, thousand", (60, 30), (None, 1000))

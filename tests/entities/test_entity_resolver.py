@@ -16,14 +16,7 @@ from conftest import soaked, tiers
 import onlinesrl as srl
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.entities import resolver as module
-from onlinesrl.entities.comparisons import (
-    KINDS,
-    NULL,
-    Comparison,
-    agreement,
-    agreements,
-    text_of,
-)
+from onlinesrl.entities.comparisons import KINDS, NULL, Comparison, agreement, agreements, text_of
 from onlinesrl.entities.fellegi_sunter import UNKNOWN, LevelWeights, estimate, level_counts
 from tests.support.interrupts import cut_off
 

@@ -193,7 +193,7 @@ PAGES: dict[str, dict[str, Any]] = {
             WeightRow(RULE, '"proc", venue', 0.5, 2, 0.75),
             WeightRow(RULE, '"new", venue', 0.25, 0),
             WeightRow("P(x)", "", 2.5e7, 1, 5e6),
-        ],
+        ]
     },
     "an empty run": {"summary": {}},
     "a run without labels": {"metrics": [metrics_line(4, f1=math.nan)]},
@@ -208,18 +208,16 @@ PAGES: dict[str, dict[str, Any]] = {
     "more classes than a matrix shows, and one predicate": {
         "metrics": [
             metrics_line(
-                4,
-                confusion={f"c{n}": {f"c{n}": 1} for n in range(31)},
-                predicates={"P": SCORES},
+                4, confusion={f"c{n}": {f"c{n}": 1} for n in range(31)}, predicates={"P": SCORES}
             )
-        ],
+        ]
     },
     "the reliability of probabilities": {
         "metrics": [
             metrics_line(
                 4, **CALIBRATED, reliability=[{"atoms": 1234, "probability": 0.25, "true": 0.125}]
             )
-        ],
+        ]
     },
     "predictions beside their truth": {
         "examples": [
@@ -230,13 +228,13 @@ PAGES: dict[str, dict[str, Any]] = {
                 [*ATOMS, "InField(1, title)", "InField(3, title)"],
                 {"2": "learning", "10": "streams", "9": "unused"},
             )
-        ],
+        ]
     },
     "what has no truth is neither right nor wrong": {
         "examples": [
             ExampleRow("e", None, ["P(a)", "P(b)", "Q(c)"], ["P(a)"], unlabelled=["P(b)", "Q(c)"]),
             ExampleRow("f", None, ["P(d)"], []),
-        ],
+        ]
     },
     "wrong examples come first, and true negatives are counted": {
         "examples": [
@@ -244,7 +242,7 @@ PAGES: dict[str, dict[str, Any]] = {
             ExampleRow("e-true", None, ["P(a)"], ["P(a)"]),
             ExampleRow("e-near", None, [], [], values={"P(b)": "0.45"}, uncertain=["P(b)"]),
             ExampleRow("e-missed", None, [], ["P(a)"], negatives=1200),
-        ],
+        ]
     },
     "a program of PSL": {
         "metrics": [

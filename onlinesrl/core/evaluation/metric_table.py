@@ -111,10 +111,7 @@ METRIC_TABLE: Mapping[str, MetricEntry] = {
     "best_threshold": MetricEntry(label="threshold of best F1", format="figure"),
     "map": MetricEntry(label="mean average precision", greater=True, batch="map"),
     "loss": MetricEntry(
-        label="mean loss",
-        format="figure",
-        prometheus="mean_loss",
-        help="Mean loss of the updates.",
+        label="mean loss", format="figure", prometheus="mean_loss", help="Mean loss of the updates."
     ),
     "regret_bound": MetricEntry(
         label="regret bound",

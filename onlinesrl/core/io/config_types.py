@@ -68,10 +68,7 @@ def _distinct(names: tuple[Any, ...]) -> tuple[Any, ...]:
 
 Name = Annotated[str, Field(min_length=1)]
 Names = Annotated[
-    tuple[Name, ...],
-    BeforeValidator(_one_or_many),
-    Field(min_length=1),
-    AfterValidator(_distinct),
+    tuple[Name, ...], BeforeValidator(_one_or_many), Field(min_length=1), AfterValidator(_distinct)
 ]
 Groups = Annotated[
     tuple[Name, ...],
@@ -84,10 +81,7 @@ AnyPath = Annotated[Path, BeforeValidator(_as_path)]
 File = Annotated[AnyPath, AfterValidator(_file)]
 Existing = Annotated[AnyPath, AfterValidator(_there)]
 Files = Annotated[
-    tuple[File, ...],
-    BeforeValidator(_one_or_many),
-    Field(min_length=1),
-    AfterValidator(_distinct),
+    tuple[File, ...], BeforeValidator(_one_or_many), Field(min_length=1), AfterValidator(_distinct)
 ]
 Input = Annotated[AnyPath, AfterValidator(_source)]
 Inputs = Annotated[tuple[Input, ...], BeforeValidator(_one_or_many), Field(min_length=1)]

@@ -19,12 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
-from onlinesrl.core.errors import (
-    DatabaseError,
-    ExampleError,
-    Infeasible,
-    UsageError,
-)
+from onlinesrl.core.errors import DatabaseError, ExampleError, Infeasible, UsageError
 from onlinesrl.core.example import Atoms, Constant, Example, GroundAtom, Number, Truth, ValuedAtom
 from onlinesrl.logic.ast import Program
 from onlinesrl.logic.database import Domains

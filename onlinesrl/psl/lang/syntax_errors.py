@@ -31,10 +31,7 @@ COMPLAINTS = (
     Complaint(r"\(\s*", r"\)", "a predicate has at least one argument", ""),
     Complaint(r"\{\s*", r"\+", "a filter names its variable without `+`", "write `{X: P(X)}`"),
     Complaint(
-        "",
-        r"\{",
-        "a filter comes after the whole rule",
-        "write `1.0: P(X, +Y) <= 1 ^2 {Y: Q(Y)}`",
+        "", r"\{", "a filter comes after the whole rule", "write `1.0: P(X, +Y) <= 1 ^2 {Y: Q(Y)}`"
     ),
     Complaint(
         r"[\])|]\s*",

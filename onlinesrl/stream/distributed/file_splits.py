@@ -22,13 +22,7 @@ from onlinesrl.core.parallel.executors import Pool
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.source import IteratedSource, Source, SourcePosition
 from onlinesrl.stream.sources.files import AGAIN, BYTE_ORDER_MARK, expand, is_world, line_value
-from onlinesrl.stream.sources.line_reader import (
-    READ_ERRORS,
-    changed,
-    size_of,
-    tail_of,
-    unreadable,
-)
+from onlinesrl.stream.sources.line_reader import READ_ERRORS, changed, size_of, tail_of, unreadable
 
 BLOCK = 1 << 20
 DEALT = 16
