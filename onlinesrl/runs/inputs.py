@@ -14,7 +14,7 @@ from onlinesrl.core.example import Example, GroundAtom, Number, show_ground_atom
 from onlinesrl.core.language import Program
 from onlinesrl.logic.dialect import Dialect, dialect_of
 from onlinesrl.logic.tables import load_atoms
-from onlinesrl.runs.config.schema import Config, MlnConfig
+from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import warn
 from onlinesrl.stream.decoding import Decoder, ExampleReader, RecordDecoder
 from onlinesrl.stream.distributed.splits import cut as cut_shards
@@ -57,7 +57,7 @@ def make_reader(
         config.batch,
         retention,
         names,
-        whole=isinstance(config, MlnConfig) and config.entities is not None,
+        whole=config.of_records,
     )
     records = record_decoder(config, source.form(setting), decoder)
     if made is not None:

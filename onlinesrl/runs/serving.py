@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from onlinesrl.runs import run as run_module
-from onlinesrl.runs.config.schema import Config, MlnConfig
+from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import say
 from onlinesrl.runs.entity_service import EntityService
 from onlinesrl.runs.http.metrics import RunMonitor, state_routes
@@ -43,8 +43,7 @@ def serve(config: Config, at: At, fresh: bool, import_seconds: float) -> dict[st
         sizes = source.max_bytes, limits.request_lines
         if config.world:
             predictions = config.output / PREDICTIONS
-            resolves = isinstance(config, MlnConfig) and config.entities is not None
-            kind = EntityService if resolves else WorldService
+            kind = EntityService if config.of_records else WorldService
             service: Service = kind(requests, server, *sizes, predictions)
         else:
             service = Service(requests, server, *sizes)

@@ -4,7 +4,7 @@ import csv
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -19,8 +19,9 @@ from onlinesrl.core.example import decode, named_atoms
 from onlinesrl.mln.online.answer_sets import answers
 from onlinesrl.stream.schedule import rare_collections
 from streams.papers import convert
-from streams.papers.defaults.real_data import features
+from streams.papers.defaults.real_data import features, tabbed
 from tests.benchmarks.measure import in_turns, ratio, show, sizes
+from tests.support.best_states import best_states
 from tests.support.paths import REPO, SHARED
 
 DATA = SHARED / "data"
@@ -55,12 +56,10 @@ def questions(changed_after: float = math.inf) -> Iterator[list[tuple[str, str]]
     """The words of ATIS with their parts of speech; after so many questions, three pairs change names."""
     swapped = {"ADP": "NOUN", "DET": "PROPN", "VERB": "PRON"}
     swapped |= {other: one for one, other in swapped.items()}
-    parts = [(DATA / "ud_atis" / f"{part}.tsv") for part in ("train", "dev", "test")]
-    blocks = [b for part in parts for b in part.read_text(encoding="utf-8").strip().split("\n\n")]
-    for n, block in enumerate(blocks):
+    parts = (tabbed(DATA / "ud_atis" / f"{part}.tsv") for part in ("train", "dev", "test"))
+    for n, (words, tags) in enumerate(chain.from_iterable(parts)):
         names = swapped if n >= changed_after else {}
-        rows = [line.split("\t") for line in block.splitlines()]
-        yield [(word, names.get(tag, tag)) for word, tag in rows]
+        yield [(word, names.get(tag, tag)) for word, tag in zip(words, tags, strict=True)]
 
 
 def fields() -> Iterator[list[tuple[str, str]]]:
@@ -164,11 +163,7 @@ def misses(line: Any, true: set[Any], query: str) -> tuple[int, int]:
     """How many sets of a line of predictions lack the truth, and how many there are."""
     if ANSWERS in line.get("sets", {}):
         places = line["sets"][ANSWERS][0]["labels"]
-        predicted = named_atoms(line["predicted"])
-        states = [predicted]
-        for one in line["best"]:
-            false = named_atoms(one.get("false", {}))
-            states.append(predicted - false | named_atoms(one.get("true", {})))
+        states = best_states(line)
         place = states.index(true) + 1 if true in states[:-1] else None
         return int(place not in places), 1
     truths = {args[0]: args[1] for _, args in true}

@@ -8,7 +8,9 @@ import pytest
 
 import onlinesrl as srl
 from onlinesrl.core.evaluation.label_sets import ANSWERS, SPAN
+from onlinesrl.core.example import named_atoms
 from onlinesrl.mln.online.answer_sets import RATE
+from tests.support.best_states import best_states
 from tests.support.dated_mails import encoded, keys, late, mails
 
 SETS = {"engine": "mpe", "best": 3, "coverage": 0.7}
@@ -32,11 +34,7 @@ def labelled(count: int) -> list[dict[str, Any]]:
 
 def place_of(line: Any, prediction: Any) -> int:
     """The place of the truth among the answers, 0 is the best one."""
-    states = [{*map(tuple, prediction["predicted"]["Spam"])}]
-    for one in prediction["best"]:
-        true, false = ({*map(tuple, one.get(key, {}).get("Spam", ()))} for key in ("true", "false"))
-        states.append(states[0] - false | true)
-    truth = {*map(tuple, line["truth"]["Spam"])}
+    states, truth = best_states(prediction), named_atoms(line["truth"])
     return min(states.index(truth) if truth in states else 2, 2)
 
 

@@ -294,6 +294,11 @@ class Config(Root):
                 "world", "predictions and scores are of examples; a world answers in its run"
             )
 
+    @property
+    def of_records(self) -> bool:
+        """Whether the run is over records, of which it makes entities."""
+        return getattr(self, "entities", None) is not None
+
     def argument_types(self, program: Program | None = None) -> dict[str, tuple[str | None, ...]]:
         """Return the types of the arguments of each predicate that records have. Raises ModelError."""
         program = program or self.language.load(self.model, self.dialect)

@@ -209,13 +209,14 @@ def tagged(name: str, training: Tagged, test: Tagged | None = None) -> Task:
 
 def atis(folder: Path) -> Task:
     """Return the questions of UD English ATIS."""
+    return tagged("ATIS, tags", tabbed(folder / "train.tsv"), tabbed(folder / "test.tsv"))
 
-    def read(path: Path) -> Tagged:
-        blocks = path.read_text(encoding="utf-8").strip().split("\n\n")
-        rows = [[line.split("\t") for line in block.splitlines()] for block in blocks]
-        return [([word for word, _ in of], [tag for _, tag in of]) for of in rows]
 
-    return tagged("ATIS, tags", read(folder / "train.tsv"), read(folder / "test.tsv"))
+def tabbed(path: Path) -> Tagged:
+    """Return sentences of lines, each a word and its tag; an empty line ends one."""
+    blocks = path.read_text(encoding="utf-8").strip().split("\n\n")
+    rows = [[line.split("\t") for line in block.splitlines()] for block in blocks]
+    return [([word for word, _ in of], [tag for _, tag in of]) for of in rows]
 
 
 def slashed(path: Path) -> Tagged:
